@@ -1,4 +1,4 @@
-"""Channels by name: in-process, link or plain gRPC, chosen by where the peer lives; callers never see which."""
+"""Channels by name: in-process, link or plain gRPC, chosen by where the peer lives."""
 
 from gymd.mesh.directory import Directory, Peer
 from gymd.mesh.local import SERVER_KEY, CallContext, LocalServers

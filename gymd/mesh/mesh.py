@@ -1,4 +1,7 @@
-"""The mesh as one process sees it: pick a peer, get a stub, call it. Where the peer lives decides the channel."""
+"""The mesh as one process sees it: pick a peer, get a stub, call it.
+
+Where the peer lives decides the channel.
+"""
 
 from __future__ import annotations
 

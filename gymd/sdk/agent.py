@@ -1,0 +1,79 @@
+"""Agent servers: the loop between a model server and a resources server.
+
+The SDK does what every rollout needs (seed, deadlines, verify, close, timing, naming what failed); an agent
+server implements `run`: call the model, call the tools, decide when to stop.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Literal
+
+import pydantic
+
+from gymapi.v1 import agent_service_pb2 as pb
+from gymapi.v1.rollout_pb2 import Task
+from gymd.errors import error
+from gymd.mesh import CallContext
+from gymd.sdk.base import ModelRef, ResourcesRef, Server, ServerConfig
+from gymd.sdk.episode import Episode
+from gymd.sdk.run import AgentRun
+
+__all__ = ["AgentConfig", "AgentServer"]
+
+
+class AgentConfig(ServerConfig):
+    """Configuration that every agent server shares; spans are in seconds."""
+
+    model_server: ModelRef
+    resources_server: ResourcesRef | None = None
+    skip_verification: bool = False
+    return_tokens: bool | None = None
+    rollout_timeout_s: float = pydantic.Field(default=3600.0, gt=0)
+    model_timeout_s: float = pydantic.Field(default=600.0, gt=0)
+    tool_timeout_s: float = pydantic.Field(default=120.0, gt=0)
+    seed_timeout_s: float = pydantic.Field(default=60.0, gt=0)
+    verify_timeout_s: float = pydantic.Field(default=300.0, gt=0)
+    peer_wait_s: float = pydantic.Field(default=30.0, ge=0)
+
+
+class AgentServer(Server):
+    """Base of agent servers: implement run."""
+
+    kind: Literal["agent"] = "agent"
+    Config = AgentConfig
+    config: AgentConfig
+
+    @abstractmethod
+    async def run(self, run: AgentRun) -> None:
+        """Runs the loop of one rollout.
+
+        Use `await run.model()` for the next response, `await run.call_tools(calls)` for tools, and
+        `run.finish(outcome, reason)` to say how it ended; returning without it means COMPLETED.
+        """
+
+    def servicer(self) -> AgentServicer:
+        """The wire shell."""
+        return AgentServicer(self)
+
+
+class AgentServicer:
+    """AgentService over an AgentServer."""
+
+    def __init__(self, server: AgentServer) -> None:
+        self._server = server
+
+    async def RunRollout(self, request: pb.RunRolloutRequest, context: CallContext) -> pb.RunRolloutResponse:
+        if not request.rollout_id:
+            raise error("INVALID_REQUEST", "rollout_id is missing: choose a unique one", field="rollout_id")
+        if not request.task.HasField("create_params"):
+            raise error("INVALID_REQUEST", "the task has no create_params", field="task.create_params")
+        episode = Episode(self._server, request, context)
+        return pb.RunRolloutResponse(rollout=await episode.rollout())
+
+    async def CreateResponse(
+        self, request: pb.AgentServiceCreateResponseRequest, context: CallContext
+    ) -> pb.AgentServiceCreateResponseResponse:
+        task = Task(agent=self._server.name, create_params=request.params)
+        episode = Episode(self._server, pb.RunRolloutRequest(task=task, attempt=1), context, verify=False)
+        return pb.AgentServiceCreateResponseResponse(response=await episode.conversation())

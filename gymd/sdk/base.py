@@ -1,0 +1,90 @@
+"""What all servers share: a name, a validated configuration, the mesh, a start and a stop."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, ClassVar, Literal
+
+import pydantic
+
+from gymd.mesh import Mesh
+
+__all__ = ["COMMON_KEYS", "ModelRef", "ResourcesRef", "Server", "ServerConfig"]
+
+COMMON_KEYS = frozenset(
+    {
+        # Read by gymd itself, not by the server.
+        "entrypoint",
+        "host",
+        "port",
+        "placement",
+        "replicas",
+        "num_workers",
+        "datasets",
+        # Facts about the environment that NeMo Gym keeps in the same block.
+        "domain",
+        "verified",
+        "verified_url",
+        "description",
+        "value",
+    }
+)
+"""Keys that may stand in any server's block of the YAML and are not part of its own configuration."""
+
+
+class ServerConfig(pydantic.BaseModel):
+    """Base of every server's configuration; an unknown key is an error that names the nearest one."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def parse(cls, block: dict[str, Any]) -> ServerConfig:
+        """Validates a server's block of the YAML; raises pydantic.ValidationError."""
+        return cls.model_validate({key: value for key, value in block.items() if key not in COMMON_KEYS})
+
+
+class ModelRef(pydantic.BaseModel):
+    """Names a model server, as `{type: responses_api_models, name: policy_model}`."""
+
+    type: Literal["responses_api_models"] = "responses_api_models"
+    name: str
+
+
+class ResourcesRef(pydantic.BaseModel):
+    """Names a resources server, as `{type: resources_servers, name: mcqa}`."""
+
+    type: Literal["resources_servers"] = "resources_servers"
+    name: str
+
+
+class Server:
+    """Base of every server.
+
+    Attributes:
+        name: the instance name, under which peers call it.
+        config: the validated configuration, of type `Config`.
+        mesh: calls other servers.
+    """
+
+    kind: ClassVar[Literal["model", "agent", "resources"]]
+    Config: ClassVar[type[ServerConfig]] = ServerConfig
+
+    def __init__(self, name: str, config: Any, mesh: Mesh) -> None:
+        self.name = name
+        self.config = config
+        self.mesh = mesh
+        self.log = logging.getLogger(f"gymd.server.{name}")
+
+    async def start(self) -> None:
+        """Called once before the first call; what it raises is shown to the user as the reason."""
+
+    async def stop(self) -> None:
+        """Called once after the last call."""
+
+    def labels(self) -> dict[str, str]:
+        """Facts for people, shown by `gymctl servers describe`."""
+        return {}
+
+    def servicer(self) -> Any:
+        """The wire shell: an object with the methods of the kind's service."""
+        raise NotImplementedError

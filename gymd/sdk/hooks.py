@@ -1,0 +1,149 @@
+"""Hooks of a resources server: methods that name the values they need, in any order, and get just those."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, get_type_hints
+
+import orjson
+import pydantic
+
+from gymapi.v1.responses_pb2 import Response, ResponseCreateParams
+from gymapi.v1.rollout_pb2 import Task
+from gymd.convert import output_text
+from gymd.errors import error
+
+__all__ = ["Hook", "Session", "TaskView", "Values"]
+
+
+class TaskView:
+    """A task as a hook sees it.
+
+    Attributes:
+        message: the Task message.
+    """
+
+    __slots__ = ("_fields", "message")
+
+    def __init__(self, message: Task) -> None:
+        self.message = message
+        self._fields: dict[str, Any] | None = None
+
+    @property
+    def create_params(self) -> ResponseCreateParams:
+        """What the policy was asked."""
+        return self.message.create_params
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The row's own keys; raises InvalidRequest when they are not a JSON object."""
+        if self._fields is None:
+            try:
+                fields = orjson.loads(self.message.fields_json or "{}")
+            except orjson.JSONDecodeError as failure:
+                raise error("INVALID_REQUEST", f"the task's fields are not JSON: {failure}") from None
+            if not isinstance(fields, dict):
+                raise error("INVALID_REQUEST", "the task's fields are not a JSON object", field="fields_json")
+            self._fields = fields
+        return self._fields
+
+
+class Session:
+    """The state of one rollout in a resources server.
+
+    Attributes:
+        id: the caller's id.
+        state: whatever the server keeps; set it in seed_session. None before.
+        task: the task it was seeded with.
+    """
+
+    __slots__ = ("answers", "id", "idle_limit", "last_used", "request_id", "state", "task")
+
+    def __init__(self, session_id: str, task: TaskView, request_id: str, idle_limit: float) -> None:
+        self.id = session_id
+        self.state: Any = None
+        self.task = task
+        self.request_id = request_id
+        self.idle_limit = idle_limit
+        self.last_used = 0.0
+        # call_id -> what the tool answered (or is about to), so that a repeated call is not applied twice.
+        self.answers: dict[str, asyncio.Future[Any]] = {}
+
+
+class Values:
+    """What a hook may ask for; computed only when a hook names it."""
+
+    __slots__ = ("outcome", "response", "session", "task")
+
+    def __init__(
+        self, session: Session | None, task: TaskView, response: Response | None = None, outcome: int = 0
+    ) -> None:
+        self.session = session
+        self.task = task
+        self.response = response
+        self.outcome = outcome
+
+
+class Hook:
+    """One hook method.
+
+    Args:
+        function: the bound method.
+        executor: where it runs if it is no coroutine function.
+    """
+
+    KNOWN = ("session", "task", "response", "text", "outcome")
+
+    def __init__(self, function: Callable[..., Any], executor: Callable[[], ThreadPoolExecutor]) -> None:
+        self.function = function
+        self._executor = executor
+        self._is_async = inspect.iscoroutinefunction(function)
+        self.names = tuple(inspect.signature(function).parameters)
+        for name in self.names:
+            if name not in self.KNOWN:
+                known = ", ".join(self.KNOWN)
+                raise TypeError(
+                    f"{function.__qualname__}: no value {name!r} for this hook; there are: {known}"
+                )
+        hint = get_type_hints(function).get("task")
+        is_model = isinstance(hint, type) and issubclass(hint, pydantic.BaseModel)
+        self.task_model: type[pydantic.BaseModel] | None = hint if is_model else None
+
+    @property
+    def needs_session(self) -> bool:
+        """Whether it can only run inside a session."""
+        return "session" in self.names
+
+    def check_task(self, task: TaskView) -> None:
+        """Raises InvalidRequest when the task's fields do not fit the model that the hook declares."""
+        if self.task_model is not None:
+            self._typed_task(task)
+
+    async def __call__(self, values: Values) -> Any:
+        arguments = {name: self._value(name, values) for name in self.names}
+        if self._is_async:
+            return await self.function(**arguments)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor(), lambda: self.function(**arguments))
+
+    def _value(self, name: str, values: Values) -> Any:
+        if name == "task":
+            return values.task if self.task_model is None else self._typed_task(values.task)
+        if name == "text":
+            return output_text(values.response) if values.response is not None else ""
+        return getattr(values, name)
+
+    def _typed_task(self, task: TaskView) -> pydantic.BaseModel:
+        assert self.task_model is not None
+        try:
+            return self.task_model.model_validate_json(task.message.fields_json or "{}")
+        except pydantic.ValidationError as failure:
+            details = "; ".join(
+                f"{'.'.join(map(str, problem['loc'])) or 'fields'}: {problem['msg']}"
+                for problem in failure.errors(include_url=False, include_context=False)
+            )
+            text = f"the task's fields do not fit {self.task_model.__name__}: {details}"
+            raise error("INVALID_REQUEST", text, field="fields_json") from None

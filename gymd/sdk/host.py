@@ -1,0 +1,242 @@
+"""A host: the process that serves one or more servers.
+
+    python -m gymd.sdk.host        started by the daemon, with its parameters as JSON on stdin
+
+Stdin stays open as a lifeline: when the daemon dies, however it dies, the host sees the end of its stdin and
+leaves. Configuration and secrets travel by stdin too, so they never show in process arguments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pydantic
+
+from gymd.errors import GymdError, error
+from gymd.mesh import Directory, LocalServers, Mesh, build_server
+from gymd.sdk.base import Server
+from gymd.sdk.lease import Registration
+from gymd.sdk.loading import load_server_class
+from gymd.sdk.workers import close_shared_pool
+
+__all__ = ["EXIT_CANNOT_START", "Bootstrap", "Host", "ServerBlock", "run_host"]
+
+log = logging.getLogger(__name__)
+
+EXIT_CANNOT_START = 3
+"""Exit code of a host one of whose servers cannot start; the reason stands on stderr."""
+
+
+@dataclass
+class ServerBlock:
+    """One server of a host, as the configuration describes it."""
+
+    name: str
+    kind: str
+    implementation: str
+    entrypoint: str = ""
+    config: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass
+class Bootstrap:
+    """What a host is started with.
+
+    Attributes:
+        host_id: the process's name in the registry.
+        daemon: the daemon's address; "" means: serve alone, register nowhere.
+        listen: addresses to listen on.
+        servers: what to serve.
+        grace_s: seconds for work under way at shutdown.
+        log_level: of the standard names.
+    """
+
+    host_id: str
+    daemon: str
+    servers: list[ServerBlock]
+    listen: list[str] = field(default_factory=lambda: ["127.0.0.1:0"])
+    grace_s: float = 10.0
+    log_level: str = "WARNING"
+
+    @classmethod
+    def from_json(cls, text: str) -> Bootstrap:
+        """Reads what the daemon wrote."""
+        data = json.loads(text)
+        data["servers"] = [ServerBlock(**block) for block in data["servers"]]
+        return cls(**data)
+
+
+class Host:
+    """Builds, starts and stops the servers of one process.
+
+    Args:
+        bootstrap: what to serve.
+    """
+
+    def __init__(self, bootstrap: Bootstrap) -> None:
+        self.bootstrap = bootstrap
+        self.local = LocalServers()
+        self.directory = Directory()
+        self.mesh = Mesh(bootstrap.host_id, self.local, self.directory)
+        self.wire = build_server(self.local, bootstrap.listen, bootstrap.host_id)
+        self.servers: list[Server] = []
+        self._servicers: list[Any] = []
+        self._registration: Registration | None = None
+        self.leave = asyncio.Event()
+        self.lifeline: asyncio.Task[None] | None = None
+
+    async def start(self) -> Sequence[str]:
+        """Starts every server, listens, registers; returns the addresses.
+
+        Raises:
+            GymdError: a server cannot start; the text names it and says why.
+        """
+        for block in self.bootstrap.servers:
+            self.add(build(block, self.mesh))
+        # Together, because one of them may load a model.
+        await asyncio.gather(*(self._start(server) for server in self.servers))
+        addresses = await self.wire.start()
+        if self.bootstrap.daemon:
+            self._registration = Registration(self, addresses[0])
+            await self._registration.start()
+        return addresses
+
+    def add(self, server: Server) -> None:
+        """Takes a server that is not started yet."""
+        servicer = server.servicer()
+        self.servers.append(server)
+        self._servicers.append(servicer)
+        self.local.add(server.name, server.kind, servicer)
+
+    async def _start(self, server: Server) -> None:
+        try:
+            await server.start()
+        except GymdError as failure:
+            raise error(
+                "SERVER_NOT_READY", f"cannot start {server.name}: {failure}", server=server.name
+            ) from None
+        except Exception as failure:
+            log.debug("server_start_failed", exc_info=True)
+            text = f"cannot start {server.name}: {type(failure).__name__}: {failure}"
+            raise error("SERVER_NOT_READY", text, server=server.name) from failure
+
+    async def stop(self) -> None:
+        """Refuses new work, lets work under way end within the grace, closes sessions, leaves the registry."""
+        self.local.draining = True
+        if self._registration is not None:
+            await self._registration.draining()
+        await self.wire.stop(self.bootstrap.grace_s)
+        for servicer in self._servicers:
+            if hasattr(servicer, "shut"):
+                await servicer.shut()
+        for server in self.servers:
+            try:
+                await server.stop()
+            except Exception as failure:
+                log.error("server_stop_raised", extra={"server": server.name, "why": repr(failure)})
+        if self._registration is not None:
+            await self._registration.stop()
+        await self.mesh.close()
+        await close_shared_pool()
+
+
+def build(block: ServerBlock, mesh: Mesh) -> Server:
+    """The server of a block, configured but not started; raises InvalidRequest with every wrong key."""
+    cls = load_server_class(block.kind, block.implementation, block.entrypoint)
+    try:
+        config = cls.Config.parse(block.config)
+    except pydantic.ValidationError as failure:
+        problems = failure.errors(include_url=False, include_context=False, include_input=False)
+        details = "; ".join(f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in problems)
+        text = f"cannot start {block.name}: its configuration is wrong: {details}"
+        raise error("INVALID_REQUEST", text, server=block.name) from None
+    return cls(block.name, config, mesh)
+
+
+async def run_host(bootstrap: Bootstrap, *, lifeline: bool, announce: bool = False) -> int:
+    """Runs a host until SIGTERM, SIGINT, the end of stdin (`lifeline`) or the registry's wish; the exit code."""
+    loop = asyncio.get_running_loop()
+    host = Host(bootstrap)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, host.leave.set)
+    if lifeline:
+        await _watch_stdin(host)
+    try:
+        addresses = await host.start()
+    except GymdError as failure:
+        sys.stderr.write(f"gymd-host: {failure}\n")
+        await host.stop()
+        return EXIT_CANNOT_START
+    if announce:
+        names = ", ".join(server.name for server in host.servers)
+        sys.stderr.write(f"serving {names} on {', '.join(addresses)}\n")
+    # What was imported and built lives as long as the process; keep the collector from walking it again.
+    gc.collect()
+    gc.freeze()
+    await host.leave.wait()
+    await host.stop()
+    return 0
+
+
+async def _watch_stdin(host: Host) -> None:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+    )
+
+    async def until_end() -> None:
+        with contextlib.suppress(ConnectionError):
+            while await reader.read(4096):
+                pass
+        host.leave.set()
+
+    host.lifeline = asyncio.get_running_loop().create_task(until_end())
+
+
+def raise_file_limit() -> None:
+    """Thousands of upstream connections need thousands of file descriptors."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def run_loop(main: Any) -> int:
+    """Runs a coroutine on uvloop, or on asyncio where uvloop has no wheel."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    return uvloop.run(main)
+
+
+def main() -> None:
+    """Entry point of a supervised host."""
+    # Unbuffered, so that nothing but the first line is taken from the lifeline.
+    with open(0, "rb", buffering=0, closefd=False) as stdin:
+        first = stdin.readline()
+    if not first.strip():
+        sys.stderr.write("gymd-host: started without parameters on stdin; use `gymd` or `gymctl up`\n")
+        sys.exit(EXIT_CANNOT_START)
+    bootstrap = Bootstrap.from_json(first.decode())
+    logging.basicConfig(level=bootstrap.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    raise_file_limit()
+    code = run_loop(run_host(bootstrap, lifeline=True))
+    logging.shutdown()
+    sys.stderr.flush()
+    # A hung tool in a thread must not keep a finished process alive: threads cannot be killed.
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,282 @@
+"""Resources servers: tools, the state of each session, and the verifier."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal
+
+import orjson
+import pydantic
+
+from gymapi.v1 import resources_service_pb2 as pb
+from gymapi.v1 import rollout_pb2
+from gymd.errors import GymdError, error
+from gymd.mesh import CallContext
+from gymd.sdk.base import Server
+from gymd.sdk.hooks import Hook, Session, TaskView, Values
+from gymd.sdk.tools import BoundTool, ToolError, collect_tools, error_text, output_text
+
+__all__ = ["ResourcesServer", "Reward"]
+
+IDLE_LIMIT_S = 3600.0
+"""A session without a call for this long is closed, unless its seeder asked for another time."""
+SWEEP_S = 30.0
+THREADS = 64
+"""Threads for sync tools and hooks of one server."""
+
+
+class Reward:
+    """What a verifier says beyond a number.
+
+    Args:
+        value: the scalar reward.
+        components: named parts of it.
+        extras: further outputs, kept with the rollout as JSON.
+    """
+
+    __slots__ = ("components", "extras", "value")
+
+    def __init__(
+        self,
+        value: float,
+        components: Mapping[str, float] | None = None,
+        extras: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.value = value
+        self.components = components or {}
+        self.extras = extras or {}
+
+
+class ResourcesServer(Server):
+    """Base of environments: mark tools with @tool and implement `verify`.
+
+    Hooks, all optional but verify. They name what they need, in any order: `session`, `task`, `response`,
+    `text` (all assistant text of the response), `outcome`. A `task` annotated with a pydantic model receives
+    the row's own fields, validated.
+
+    - `seed_session(...)`: set `session.state`.
+    - `verify(...)`: return a number or a Reward.
+    - `close_session(session)`: free what seed_session took.
+    - `aggregate_metrics(self, rollouts)`: metrics over many scored rollouts, as a dict.
+    - `key_metrics`: names among them that matter most.
+    """
+
+    kind: Literal["resources"] = "resources"
+    key_metrics: Sequence[str] = ("mean_reward",)
+
+    verify: Callable[..., Any]
+    seed_session: Callable[..., Any]
+    close_session: Callable[..., Any]
+
+    def aggregate_metrics(self, rollouts: Sequence[pb.ScoredRollout]) -> dict[str, Any]:
+        """Mean, standard deviation and count of the rewards that are set."""
+        values = [item.reward.value for item in rollouts if item.reward.HasField("value")]
+        if not values:
+            return {"count": 0}
+        return {
+            "count": len(values),
+            "mean_reward": statistics.fmean(values),
+            "std_reward": statistics.pstdev(values),
+        }
+
+    def servicer(self) -> ResourcesServicer:
+        """The wire shell."""
+        return ResourcesServicer(self)
+
+
+class ResourcesServicer:
+    """ResourcesService over a ResourcesServer."""
+
+    def __init__(self, server: ResourcesServer) -> None:
+        if not hasattr(server, "verify"):
+            raise TypeError(f"{type(server).__name__} has no verify method: return a number or a Reward")
+        self._server = server
+        self._executor: ThreadPoolExecutor | None = None
+        self.tools: dict[str, BoundTool] = collect_tools(server)
+        self._verify = Hook(server.verify, self._threads)
+        self._seed = Hook(server.seed_session, self._threads) if hasattr(server, "seed_session") else None
+        self._close = Hook(server.close_session, self._threads) if hasattr(server, "close_session") else None
+        self.sessions: dict[str, Session] = {}
+        self._sweeper: asyncio.Task[None] | None = None
+
+    def _threads(self) -> ThreadPoolExecutor:
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix=self._server.name)
+        return self._executor
+
+    # The service.
+
+    async def ListTools(self, request: pb.ListToolsRequest, context: CallContext) -> pb.ListToolsResponse:
+        return pb.ListToolsResponse(tools=[item.definition for item in self.tools.values()])
+
+    async def SeedSession(
+        self, request: pb.SeedSessionRequest, context: CallContext
+    ) -> pb.SeedSessionResponse:
+        if not request.session_id:
+            raise error("INVALID_REQUEST", "session_id is missing: choose a unique one", field="session_id")
+        known = self.sessions.get(request.session_id)
+        if known is not None:
+            if known.request_id == request.request_id and known.task.message == request.task:
+                return pb.SeedSessionResponse()
+            text = f"a session {request.session_id!r} is open already"
+            raise error("NAME_TAKEN", text, session_id=request.session_id)
+        idle = IDLE_LIMIT_S
+        if request.HasField("idle_timeout"):
+            idle = request.idle_timeout.ToNanoseconds() / 1e9
+        task = TaskView(request.task)
+        session = Session(request.session_id, task, request.request_id, idle)
+        self._verify.check_task(task)
+        session.last_used = asyncio.get_running_loop().time()
+        # Known before it is seeded, so that a repeat that comes meanwhile does not seed twice.
+        self.sessions[session.id] = session
+        if self._seed is not None:
+            try:
+                await self._seed(Values(session, task))
+            except BaseException:
+                self.sessions.pop(session.id, None)
+                raise
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
+        return pb.SeedSessionResponse()
+
+    async def CallTool(self, request: pb.CallToolRequest, context: CallContext) -> pb.CallToolResponse:
+        session = self._session(request.session_id)
+        bound = self.tools.get(request.name)
+        if bound is None:
+            names = ", ".join(self.tools) or "none"
+            text = f"there is no tool {request.name!r}; the tools are: {names}"
+            raise error("TOOL_NOT_FOUND", text, tool=request.name)
+        if not request.call_id:
+            raise error("INVALID_REQUEST", "call_id is missing", field="call_id")
+        answer = session.answers.get(request.call_id)
+        if answer is not None and not answer.cancelled():
+            return await asyncio.shield(answer)
+        answer = asyncio.get_running_loop().create_future()
+        session.answers[request.call_id] = answer
+        try:
+            response = await self._call(bound, session, request.arguments_json)
+        except BaseException as failure:
+            # Whether it was applied is unknown; a repeat must not find half an answer.
+            answer.cancel()
+            if isinstance(failure, Exception) and not isinstance(failure, GymdError):
+                text = f"{type(failure).__name__}: {failure}"
+                self._server.log.warning("tool_raised", extra={"tool": bound.name, "why": text})
+                return self._kept(session, request.call_id, _tool_error(text))
+            raise
+        answer.set_result(response)
+        return response
+
+    def _kept(self, session: Session, call_id: str, response: pb.CallToolResponse) -> pb.CallToolResponse:
+        answer = session.answers[call_id] = asyncio.get_running_loop().create_future()
+        answer.set_result(response)
+        return response
+
+    async def _call(self, bound: BoundTool, session: Session, arguments_json: str) -> pb.CallToolResponse:
+        try:
+            arguments = bound.parse(arguments_json)
+            if bound.wants_session:
+                arguments["session"] = session
+            if bound.is_async:
+                result = await bound.function(**arguments)
+            else:
+                loop = asyncio.get_running_loop()
+                result = await loop.run_in_executor(self._threads(), lambda: bound.function(**arguments))
+        except ToolError as refusal:
+            return pb.CallToolResponse(output=str(refusal), is_error=True)
+        return pb.CallToolResponse(output=output_text(result))
+
+    async def Verify(self, request: pb.VerifyRequest, context: CallContext) -> pb.VerifyResponse:
+        session = self._session(request.session_id) if request.session_id else None
+        if session is None and self._verify.needs_session:
+            text = f"{self._server.name} verifies inside a session only: seed one and name it"
+            raise error("INVALID_REQUEST", text, field="session_id")
+        # The session holds the task already, parsed; a call without one brings its own.
+        task = session.task if session is not None else TaskView(request.task)
+        verdict = await self._verify(Values(session, task, request.response, request.outcome))
+        return pb.VerifyResponse(reward=self._reward(verdict))
+
+    def _reward(self, verdict: Any) -> rollout_pb2.Reward:
+        components: Mapping[str, float] = {}
+        extras: Mapping[str, Any] = {}
+        value = verdict
+        if isinstance(verdict, Reward):
+            value, components, extras = verdict.value, verdict.components, verdict.extras
+        if isinstance(value, bool | int | float) and math.isfinite(value):
+            reward = rollout_pb2.Reward(value=float(value))
+            if components:
+                reward.components.update(components)
+            if extras:
+                reward.extras_json = orjson.dumps(extras, default=_extra).decode()
+            return reward
+        text = f"verify of {self._server.name} returned {value!r}, which is no finite number"
+        raise error("SERVER_CODE_FAILED", text, server=self._server.name)
+
+    async def CloseSession(
+        self, request: pb.CloseSessionRequest, context: CallContext
+    ) -> pb.CloseSessionResponse:
+        await self._close_session(request.session_id)
+        return pb.CloseSessionResponse()
+
+    async def AggregateMetrics(
+        self, request: pb.AggregateMetricsRequest, context: CallContext
+    ) -> pb.AggregateMetricsResponse:
+        metrics = self._server.aggregate_metrics(request.rollouts)
+        return pb.AggregateMetricsResponse(
+            metrics_json=orjson.dumps(metrics, default=_extra).decode(), key_metrics=self._server.key_metrics
+        )
+
+    # Sessions.
+
+    def _session(self, session_id: str) -> Session:
+        session = self.sessions.get(session_id)
+        if session is None:
+            text = f"no session {session_id!r}: it was never seeded, was closed, or expired"
+            raise error("SESSION_NOT_FOUND", text, session_id=session_id)
+        session.last_used = asyncio.get_running_loop().time()
+        return session
+
+    async def _close_session(self, session_id: str) -> None:
+        session = self.sessions.pop(session_id, None)
+        if session is not None and self._close is not None:
+            await self._close(Values(session, session.task))
+
+    async def _sweep(self) -> None:
+        """Closes sessions that nobody used for their idle limit: their agent is gone."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            now = loop.time()
+            for session in [s for s in self.sessions.values() if now - s.last_used > s.idle_limit]:
+                self._server.log.warning("session_expired", extra={"session": session.id})
+                try:
+                    await self._close_session(session.id)
+                except Exception as failure:
+                    self._server.log.error("close_session_raised", extra={"why": repr(failure)})
+
+    async def shut(self) -> None:
+        """Closes every session and frees the threads."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for session_id in list(self.sessions):
+            try:
+                await self._close_session(session_id)
+            except Exception as failure:
+                self._server.log.error("close_session_raised", extra={"why": repr(failure)})
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _tool_error(text: str) -> pb.CallToolResponse:
+    return pb.CallToolResponse(output=error_text(text), is_error=True)
+
+
+def _extra(value: Any) -> Any:
+    if isinstance(value, pydantic.BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, set | frozenset | tuple):
+        return list(value)
+    return str(value)

@@ -1,0 +1,195 @@
+"""One conversation of an agent with its model and its tools."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from gymapi.v1.model_service_pb2 import CreateResponseRequest
+from gymapi.v1.resources_service_pb2 import CallToolRequest
+from gymapi.v1.responses_pb2 import FunctionCall, Item, Response, ResponseCreateParams, Usage
+from gymapi.v1.rollout_pb2 import Outcome, Stage
+from gymd.convert import sum_usage
+from gymd.errors import GymdError
+from gymd.sdk.tokens import TokenRecorder
+from gymd.sdk.tools import error_text
+
+__all__ = ["AgentRun"]
+
+
+class AgentRun:
+    """What an agent's `run` works with.
+
+    Attributes:
+        params: the conversation so far and the sampling parameters; `model()` and `call_tools()` extend it.
+        output: every new item, in order.
+        stage: the part of the rollout that is under way.
+        outcome: how it ended; set by finish().
+        termination_reason: a short word for the end.
+    """
+
+    def __init__(
+        self,
+        rollout_id: str,
+        params: ResponseCreateParams,
+        *,
+        session_id: str,
+        model_timeout: float,
+        tool_timeout: float,
+        return_tokens: bool | None,
+    ) -> None:
+        # One request for all turns: between the calls only this run touches it, so a turn costs what it adds.
+        self._request = CreateResponseRequest(rollout_id=rollout_id, params=params)
+        if return_tokens is not None:
+            self._request.return_tokens = return_tokens
+        self._model: Any = None
+        self._resources: Any = None
+        self._session_id = session_id
+        self._model_timeout = model_timeout
+        self._tool_timeout = tool_timeout
+        self._last: Response | None = None
+        self._usage: Usage | None = None
+        self.output: list[Item] = []
+        self.tokens = TokenRecorder()
+        self.stage = Stage.STAGE_AGENT
+        self.outcome = Outcome.OUTCOME_COMPLETED
+        self.termination_reason = "final_message"
+        self.model_calls = self.tool_calls = self.tool_errors = 0
+        self.model_ns = self.tool_ns = 0
+
+    @property
+    def params(self) -> ResponseCreateParams:
+        """The conversation so far and the sampling parameters."""
+        return self._request.params
+
+    def bind(self, model: Any, resources: Any) -> None:
+        """Gives the run the stubs of its model server and of its resources server (None: no tools)."""
+        self._model, self._resources = model, resources
+
+    def finish(self, outcome: int, reason: str) -> None:
+        """Says how the rollout ended: an Outcome and a short word such as max_steps."""
+        self.outcome, self.termination_reason = outcome, reason
+
+    async def model(self) -> Response:
+        """Asks the model for the next response and appends its items; raises GymdError when it fails."""
+        self.stage = Stage.STAGE_MODEL
+        begin = time.perf_counter_ns()
+        try:
+            answer = await self._model.CreateResponse(self._request, timeout=self._model_timeout)
+        finally:
+            self.model_ns += time.perf_counter_ns() - begin
+        self.model_calls += 1
+        response = answer.response
+        self.tokens.add(response, first_item=len(self.output))
+        for item in response.output:
+            self._append(item)
+        first = self._last is None
+        self._last = response
+        usage = response.usage if response.HasField("usage") else None
+        # Unknown and known make unknown, never a smaller sum.
+        known = not first and self._usage is not None and usage is not None
+        self._usage = sum_usage(self._usage, usage) if known else usage if first else None
+        self.stage = Stage.STAGE_AGENT
+        return response
+
+    async def call_tools(self, calls: Sequence[FunctionCall]) -> None:
+        """Runs the calls, all at once if the parameters allow parallel calls, and appends their outputs in order.
+
+        What the model can act on (unknown tool, bad arguments, a tool that raised) becomes the output; a
+        failure of the environment itself raises GymdError.
+        """
+        self.stage = Stage.STAGE_TOOL
+        begin = time.perf_counter_ns()
+        params = self._request.params
+        parallel = not params.HasField("parallel_tool_calls") or params.parallel_tool_calls
+        try:
+            if len(calls) > 1 and parallel:
+                outputs = await _all(self._call_tool, calls)
+                for output in outputs:
+                    self._append(output)
+            else:
+                for call in calls:
+                    self._append(await self._call_tool(call))
+        finally:
+            self.tool_ns += time.perf_counter_ns() - begin
+        self.stage = Stage.STAGE_AGENT
+
+    async def _call_tool(self, call: FunctionCall) -> Item:
+        self.tool_calls += 1
+        item = Item()
+        output = item.function_call_output
+        output.call_id = call.call_id
+        if self._resources is None:
+            self.tool_errors += 1
+            output.output_text = error_text(f"no tool named {call.name}: this agent has no resources server")
+            return item
+        request = CallToolRequest(
+            session_id=self._session_id,
+            # Models repeat call ids across turns now and then; the number keeps the idempotency key apart.
+            call_id=f"{call.call_id}#{self.tool_calls}",
+            name=call.name,
+            arguments_json=call.arguments_json,
+        )
+        try:
+            answer = await self._resources.CallTool(request, timeout=self._tool_timeout)
+        except GymdError as failure:
+            if failure.reason_name != "TOOL_NOT_FOUND":
+                raise
+            self.tool_errors += 1
+            output.output_text = error_text(failure.message)
+            return item
+        self.tool_errors += answer.is_error
+        if answer.output_parts:
+            output.output_parts.parts.extend(answer.output_parts)
+        else:
+            output.output_text = answer.output
+        return item
+
+    def _append(self, item: Item) -> None:
+        params = self._request.params
+        if params.WhichOneof("input") == "input_text":
+            text = params.input_text
+            message = params.input_items.items.add().message
+            message.role, message.content_text = "user", text
+        added = params.input_items.items.add()
+        added.CopyFrom(item)
+        # Ids and logprobs are recorded once, in the trajectory; the conversation travels without them.
+        added.ClearField("token_trace")
+        self.output.append(added)
+
+    def response(self) -> Response | None:
+        """The last response with all new items and the summed usage; None before the first answer."""
+        if self._last is None:
+            if not self.output:
+                return None
+            return Response(output=self.output)
+        response = Response()
+        response.CopyFrom(self._last)
+        del response.output[:]
+        response.output.extend(self.output)
+        if self._usage is not None:
+            response.usage.CopyFrom(self._usage)
+        else:
+            response.ClearField("usage")
+        return response
+
+
+async def _all(
+    function: Callable[[FunctionCall], Awaitable[Item]], calls: Sequence[FunctionCall]
+) -> list[Item]:
+    """Runs the calls together; the first failure cancels the others."""
+    async with _flat_group() as group:
+        tasks = [group.create_task(function(call)) for call in calls]  # type: ignore[arg-type]
+    return [task.result() for task in tasks]
+
+
+class _flat_group(asyncio.TaskGroup):
+    """A task group that raises the first failure itself instead of a group of one."""
+
+    async def __aexit__(self, *args: Any) -> None:
+        try:
+            await super().__aexit__(*args)
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None

@@ -1,0 +1,137 @@
+"""Tools: typed methods of a resources server that a model may call."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar, get_type_hints
+
+import orjson
+import pydantic
+
+from gymapi.v1.responses_pb2 import FunctionTool
+
+__all__ = ["BoundTool", "ToolError", "collect_tools", "tool"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MARK = "__gymd_tool__"
+INJECTED = frozenset({"self", "session"})
+
+
+class ToolError(Exception):
+    """Raised by a tool to refuse: the text is answered to the model with is_error."""
+
+
+def tool(function: F) -> F:
+    """Marks a method of a ResourcesServer as a tool.
+
+    The name of the method is the tool's name, its docstring the description, and its typed parameters become
+    the JSON schema. A parameter called `session` receives the session and is not shown to the model.
+    `async def` runs on the event loop; `def` runs in a thread.
+    """
+    setattr(function, _MARK, True)
+    return function
+
+
+class BoundTool:
+    """A tool of one server: its schema, and how to call it with the model's arguments."""
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.name = name
+        self.function = function
+        self.is_async = inspect.iscoroutinefunction(function)
+        parameters = inspect.signature(function).parameters
+        self.wants_session = "session" in parameters
+        self._arguments = _arguments_model(name, function, parameters)
+        self._names = list(self._arguments.model_fields)
+        self.definition = FunctionTool(
+            name=name,
+            description=inspect.cleandoc(function.__doc__ or ""),
+            strict=True,
+            parameters_json=orjson.dumps(_schema(self._arguments)).decode(),
+        )
+
+    def parse(self, arguments_json: str) -> dict[str, Any]:
+        """The keyword arguments for the function; raises ToolError with a text for the model."""
+        try:
+            values = self._arguments.model_validate_json(arguments_json or "{}")
+        except pydantic.ValidationError as failure:
+            details = "; ".join(
+                f"{'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}"
+                for problem in failure.errors(include_url=False, include_context=False)
+            )
+            raise ToolError(error_text(f"Invalid tool call arguments: {details}")) from None
+        return {name: getattr(values, name) for name in self._names}
+
+
+def error_text(message: str) -> str:
+    """The text by which a model is told that its call failed."""
+    return orjson.dumps({"error": message}).decode()
+
+
+def output_text(result: Any) -> str:
+    """What the model reads: text as it is, everything else as JSON."""
+    if isinstance(result, str):
+        return result
+    if isinstance(result, pydantic.BaseModel):
+        return result.model_dump_json()
+    return orjson.dumps(result, default=_plain).decode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, pydantic.BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, set | frozenset | tuple):
+        return list(value)
+    raise TypeError(f"a tool returned {type(value).__name__}, which is neither text nor JSON")
+
+
+def collect_tools(server: object) -> dict[str, BoundTool]:
+    """The tools of a server by name, base classes first, in the order of their definition."""
+    names: dict[str, None] = {}
+    for cls in reversed(type(server).__mro__):
+        names |= {name: None for name, value in vars(cls).items() if getattr(value, _MARK, False)}
+    return {name: BoundTool(name, getattr(server, name)) for name in names}
+
+
+def _arguments_model(name: str, function: Callable[..., Any], parameters: Any) -> type[pydantic.BaseModel]:
+    hints = get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {}
+    for parameter in parameters.values():
+        if parameter.name in INJECTED:
+            continue
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise TypeError(f"tool {name}: *{parameter.name} has no JSON schema; name each parameter")
+        if parameter.name not in hints:
+            raise TypeError(f"tool {name}: parameter {parameter.name} needs a type hint")
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[parameter.name] = (hints[parameter.name], default)
+    return pydantic.create_model(name, **fields)
+
+
+def _schema(model: type[pydantic.BaseModel]) -> dict[str, Any]:
+    """The JSON schema without pydantic's titles, closed against further keys."""
+    schema = _without_titles(model.model_json_schema())
+    schema.setdefault("properties", {})
+    schema.setdefault("required", [])
+    schema.pop("description", None)
+    schema["additionalProperties"] = False
+    return schema
+
+
+def _without_titles(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_without_titles(value) for value in node]
+    if not isinstance(node, dict):
+        return node
+    # A property may be called `title`: only the keyword next to other schema keywords is pydantic's.
+    cleaned = {}
+    for key, value in node.items():
+        if key == "title" and isinstance(value, str):
+            continue
+        if key == "properties":
+            cleaned[key] = {name: _without_titles(child) for name, child in value.items()}
+        else:
+            cleaned[key] = _without_titles(value)
+    return cleaned

@@ -1,0 +1,46 @@
+"""The worker process of gymd.sdk.workers: reads calls from stdin, writes results to stdout, light to import."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import struct
+import sys
+from typing import Any, BinaryIO
+
+_HEADER = struct.Struct("!BI")
+
+
+def main() -> None:
+    """Serves calls until stdin ends."""
+    requests = sys.stdin.buffer
+    # What the called code prints must not mix with the answers.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    _write(answers, 0, pickle.dumps(None))
+    while len(header := requests.read(_HEADER.size)) == _HEADER.size:
+        task = requests.read(_HEADER.unpack(header)[1])
+        try:
+            body = pickle.dumps(_call(task))
+        except Exception as failure:
+            _write(answers, 1, f"{type(failure).__name__}: {failure}".encode())
+        else:
+            _write(answers, 0, body)
+
+
+def _call(task: bytes) -> Any:
+    module, qualname, args = pickle.loads(task)  # from our own parent, by its own pipe
+    target: Any = importlib.import_module(module)
+    for part in qualname.split("."):
+        target = getattr(target, part)
+    return getattr(target, "inline", target)(*args)
+
+
+def _write(stream: BinaryIO, failed: int, body: bytes) -> None:
+    stream.write(_HEADER.pack(failed, len(body)) + body)
+    stream.flush()
+
+
+if __name__ == "__main__":
+    main()

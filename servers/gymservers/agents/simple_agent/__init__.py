@@ -1,0 +1,1 @@
+"""simple_agent: the standard loop of model calls and tool calls."""

@@ -1,0 +1,1 @@
+"""example_single_tool_call: a weather service with one tool."""
