@@ -84,7 +84,7 @@ class GymdError(Exception):
     @property
     def reason_name(self) -> str:
         """The reason as it stands in ErrorInfo, such as SERVER_NOT_FOUND."""
-        return ErrorReason.Name(self.reason).removeprefix(_PREFIX)  # type: ignore[arg-type]
+        return ErrorReason.Name(self.reason).removeprefix(_PREFIX)
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
         # Errors cross process pools; the default would lose the keyword arguments.

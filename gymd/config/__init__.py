@@ -1,7 +1,7 @@
 """The configuration of a mesh: NeMo Gym's YAML in, checked server descriptions and daemon settings out.
 
-`load_config` reads the files, env.yaml, the environment and the command line, and either returns a `GymConfig`
-or raises one `ConfigError` that names every mistake with its file, its key and what to do about it.
+`load_config` reads the files, env.yaml, the environment and the command line, and either returns a
+`GymConfig` or raises one `ConfigError` that names every mistake with its file, its key and what to do.
 
 OmegaConf is imported inside `load_config` only: whoever merely needs the types starts without it.
 """

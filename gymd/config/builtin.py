@@ -74,8 +74,8 @@ def builtin_path(text: str) -> Path | None:
 def find_config(text: str) -> tuple[list[Path], list[Path]]:
     """Looks for a built-in configuration file.
 
-    Takes NeMo Gym's paths (`resources_servers/mcqa/configs/mcqa.yaml`) and the short forms `resources/mcqa`, `mcqa`
-    and `vllm_model/vllm_model_for_training`.
+    Takes NeMo Gym's paths (`resources_servers/mcqa/configs/mcqa.yaml`) and the short forms `resources/mcqa`,
+    `mcqa` and `vllm_model/vllm_model_for_training`.
 
     Returns: the file of each kind of server that has one (more than one means an ambiguous name), and all the
     locations searched.
@@ -93,7 +93,9 @@ def find_config(text: str) -> tuple[list[Path], list[Path]]:
     found: list[Path] = []
     searched: list[Path] = []
     for kind in kinds:
-        candidates = [path for root in _roots() for path in _config_files(_server(root, kind, parts[0]), parts[1:])]
+        candidates = [
+            path for root in _roots() for path in _config_files(_server(root, kind, parts[0]), parts[1:])
+        ]
         searched += candidates
         found += [path for path in candidates if path.is_file()][:1]
     return found, searched
@@ -105,7 +107,7 @@ def modern_type_name(implementation: str) -> str:
 
 
 def modern_names(name: str) -> list[str]:
-    """What an instance of this name may be called today (`simple_weather_simple_agent` starts with an old name)."""
+    """What an instance may be called today (`simple_weather_simple_agent` starts with an old name)."""
     names = [
         new + name[len(old) :] for old, new in RENAMED.items() if name == old or name.startswith(f"{old}_")
     ]
@@ -130,7 +132,7 @@ def _config_files(folder: Path, rest: tuple[str, ...]) -> list[Path]:
     *inner, last = rest
     name = last if last.endswith(_YAML_SUFFIXES) else f"{last}.yaml"
     files = [folder.joinpath("configs", *inner, name), folder.joinpath(*inner, name)]
-    # NeMo Gym calls a server's main file after the server; any other name is a variant and must exist as such.
+    # NeMo Gym names a server's main file after the server; any other is a variant and must exist as such.
     if not inner and modern_type_name(Path(name).stem) == folder.name:
         files.append(folder / "config.yaml")
     return files

@@ -70,8 +70,9 @@ class _Run:
             return {}
         if moves:
             self.moved.append(source)
-        self.report.origins.copy(value, source, key if target is None else target)
-        return self.expand(copy.deepcopy(value), source, (*trail, source))
+        expanded = self.expand(copy.deepcopy(value), source, (*trail, source))
+        self.report.origins.copy(expanded, source, key if target is None else target)
+        return expanded
 
 
 def _overlay(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:

@@ -41,9 +41,9 @@ class ServerSpec(BaseModel):
     """`package.module:Class` or `/path/file.py:Class` of a user's own server; None for a built-in one."""
     placement: Placement = "shared"
     """Where it runs. `"placement" in spec.model_fields_set` tells whether the user chose it."""
-    replicas: int = Field(1, ge=1)
+    replicas: int = Field(default=1, ge=1)
     host: str | None = None
-    port: int | None = Field(None, ge=0, le=MAX_PORT)
+    port: int | None = Field(default=None, ge=0, le=MAX_PORT)
     """None: any free port."""
     # May hold secrets, therefore never part of a repr.
     config: dict[str, Any] = Field(default_factory=dict, repr=False)

@@ -16,6 +16,8 @@ __all__ = ["Override", "apply_override", "parse_overrides"]
 _FORM = re.compile(r"(?P<sign>~|\+\+|\+)?(?P<key>[^=\s]+?)(?:=(?P<value>.*))?", re.DOTALL)
 _SEGMENT = re.compile(r"\[\d+\]|[^.\[\]]+")
 _INTERPOLATION = re.compile(r"\$\{[^{}]*\}")
+# The start of a list, mapping or quotation, unless it is an IPv6 address in brackets.
+_OPEN = re.compile(r"(?!\[[0-9a-fA-F:.%]+\]:\d+$)[\[{'\"]")
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,9 @@ def parse_overrides(texts: list[str], report: Report) -> list[Override]:
         deletes = match is not None and match["sign"] == "~"
         if match is None or not key or (match["value"] is None and not deletes):
             head = text.partition("=")[0]
-            report.add((), f"override {head!r} is not understood.", "Write key=value or ~key.", file=COMMAND_LINE)
+            report.add(
+                (), f"override {head!r} is not understood.", "Write key=value or ~key.", file=COMMAND_LINE
+            )
             report.complete = False
         elif deletes:
             overrides.append(Override("delete", key))
@@ -54,10 +58,10 @@ def parse_overrides(texts: list[str], report: Report) -> list[Override]:
 
 
 def _parse_value(text: str) -> Any:
-    """Reads a value as YAML.
+    """Reads a value as YAML, or as plain text where it can be nothing else.
 
     Raises:
-        ValueError: if it is none.
+        ValueError: if it starts as a list, a mapping or a quotation but is none.
     """
     import yaml  # type: ignore[import-untyped]
     from omegaconf import OmegaConf
@@ -71,7 +75,10 @@ def _parse_value(text: str) -> Any:
             return OmegaConf.to_container(OmegaConf.create(f"value: {candidate}"))["value"]  # type: ignore[index,call-overload]
         except (yaml.YAMLError, OmegaConfBaseException):
             continue
-    raise ValueError("not YAML")
+    if _OPEN.match(text.strip()):
+        raise ValueError("a list, mapping or quotation that is not closed")
+    # Not YAML, yet plain enough for a person: `[::1]:0`, `@name`, `a: b: c`.
+    return text
 
 
 def apply_override(

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, and who said so: problems, their report, and the file behind each key."""
+"""What is wrong with a configuration and who said so: problems, their report, the file behind each key."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ MISSING = "???"
 """OmegaConf's mark of a mandatory value that nobody has given yet."""
 
 Key = tuple[str, ...]
-"""A path into the configuration; a list position is written `[0]`. A tuple, because names may contain dots."""
+"""A path into the configuration, list positions as `[0]`. A tuple, because names may contain dots."""
 
 
 def dotted(key: Key) -> str:
@@ -60,7 +60,9 @@ class ConfigError(Exception):
 
     def __str__(self) -> str:
         count = len(self.problems)
-        head = "The configuration has a problem:" if count == 1 else f"The configuration has {count} problems:"
+        head = (
+            "The configuration has a problem:" if count == 1 else f"The configuration has {count} problems:"
+        )
         return "\n".join([head, *(f"  {problem}" for problem in self.problems)])
 
 
@@ -141,7 +143,12 @@ class Report:
             hide = list(secrets)
             raise ConfigError(
                 [
-                    replace(p, key=scrub(p.key, hide), message=scrub(p.message, hide), advice=scrub(p.advice, hide))
+                    replace(
+                        p,
+                        key=scrub(p.key, hide),
+                        message=scrub(p.message, hide),
+                        advice=scrub(p.advice, hide),
+                    )
                     for p in self.problems
                 ]
             )

@@ -1,10 +1,11 @@
 """Resolves `${...}` references and finds `???` values, all of them before saying a word."""
 
+import difflib
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gymd.config.problems import MISSING, Key, Origins, Report, dotted, suggest
+from gymd.config.problems import MISSING, Key, Origins, Report, dotted
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig, ListConfig
@@ -25,7 +26,7 @@ def references(tree: Any) -> set[str]:
 
 
 def fill_from_environment(tree: dict[str, Any], environ: Mapping[str, str], origins: Origins) -> None:
-    """Adds, in place, what is referred to but not set, from the environment: POLICY_API_KEY for ${policy_api_key}."""
+    """Adds, in place, what is referred to but not set, from the environment (POLICY_API_KEY and the like)."""
     wanted = references(tree) | {name for name, value in tree.items() if value == MISSING}
     for name in sorted(wanted):
         # POLICY_API_KEY for a placeholder, and ${OPENAI_API_KEY} as it stands.
@@ -39,8 +40,8 @@ def fill_from_environment(tree: dict[str, Any], environ: Mapping[str, str], orig
 def resolve(tree: dict[str, Any], report: Report, *, only: str | None = None) -> dict[str, Any]:
     """Returns the tree with references replaced by values, as plain Python.
 
-    Every value that is missing or cannot be resolved is reported and becomes None. With `only`, other top-level
-    keys are left out (but can be referred to).
+    Every value that is missing or cannot be resolved is reported and becomes None. With `only`, other
+    top-level keys are left out (but can be referred to).
     """
     from omegaconf import OmegaConf
 
@@ -59,7 +60,7 @@ class _Walk:
         self.report = report
 
     def value(self, node: "DictConfig | ListConfig", index: Any, key: Key, *, quiet: bool) -> Any:
-        """The plain value at `node[index]`; `quiet` below a reference, whose target is reported where it stands."""
+        """The plain value at `node[index]`; `quiet` below a reference, whose target has its own report."""
         from omegaconf import DictConfig, ListConfig, OmegaConf
         from omegaconf.errors import InterpolationToMissingValueError, OmegaConfBaseException
 
@@ -75,14 +76,16 @@ class _Walk:
             return None  # The ??? it refers to is reported itself.
         except (OmegaConfBaseException, RecursionError) as error:
             if not quiet and self.report.complete:
-                self._unresolved(OmegaConf.to_container(node)[index], key, error)  # type: ignore[index,call-overload]
+                self._unresolved(OmegaConf.to_container(node)[index], key, error)  # type: ignore[index]
             return None
         if isinstance(value, DictConfig | ListConfig) and len(key) > MAX_DEPTH:
             self.report.add(key[:2], "refers back to itself through other keys.", "Break the circle.")
             return None
         quiet = quiet or refers
         if isinstance(value, DictConfig):
-            return {name: self.value(value, name, (*key, str(name)), quiet=quiet) for name in list(value.keys())}
+            return {
+                name: self.value(value, name, (*key, str(name)), quiet=quiet) for name in list(value.keys())
+            }
         if isinstance(value, ListConfig):
             return [self.value(value, at, (*key, f"[{at}]"), quiet=quiet) for at in range(len(value))]
         return value
@@ -99,12 +102,16 @@ class _Walk:
             advice = f"Put `{path}: <value>` in env.yaml"
             if path == root:
                 advice += f", or export {root.upper()}"
-                close = suggest(root, (name for name in self.tree if name != root))
-                if close.startswith("Did you mean"):
-                    advice += f". There is something similar: {close[0].lower()}{close[1:]}"
-            self.report.add(key, f"${{{path}}} is not set.", advice.rstrip("?") + ".")
+                others = [name for name in self.tree if name != root]
+                if close := difflib.get_close_matches(root, others, n=1, cutoff=0.8):
+                    advice += f" ({close[0]!r} is set: is that a misspelling?)"
+            self.report.add(key, f"${{{path}}} is not set.", f"{advice}.")
         if not names:
-            reason = "refers back to itself" if "ecursi" in str(error) or "parent" in str(error) else "cannot be resolved"
+            reason = (
+                "refers back to itself"
+                if "ecursi" in str(error) or "parent" in str(error)
+                else "cannot be resolved"
+            )
             advice = "Check the key or the resolver that it names."
             self.report.add(key, f"the reference {text} {reason}.", advice)
 

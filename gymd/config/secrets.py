@@ -13,11 +13,13 @@ MIN_SCRUBBED_LENGTH = 8
 """Values shorter than this ("EMPTY", "none") are no secrets and would blank out innocent text."""
 
 # Whatever lies below such a key is secret, whatever its type.
-_SECRET = re.compile(r"api_?key|password|passwd|passphrase|secret|authorization|credential|private_?key|access_?key")
+_SECRET = re.compile(
+    r"api_?key|password|passwd|passphrase|secret|authorization|credential|private_?key|access_?key"
+)
 _HEADERS = re.compile(r"headers?$|cookies?$")
 # Only strings: max_output_tokens is a number, token_id_capture a mapping, and a tokenizer no token.
 _TOKEN = re.compile(r"tokens?(?![a-z])")
-# Secrets that give themselves away wherever they stand: keys by their prefix, bearer tokens, passwords in URLs.
+# Secrets that give themselves away anywhere: keys by their prefix, bearer tokens, passwords in URLs.
 _SHAPES = (
     (re.compile(r"\b(?:sk|pk|nvapi|hf|ghp|glpat|xai)[-_][A-Za-z0-9_\-]{8,}"), MASK),
     (re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=\-]{8,}"), rf"\1 {MASK}"),
@@ -26,7 +28,7 @@ _SHAPES = (
 
 
 def is_secret_key(key: str) -> bool:
-    """Whether the values under a key are secret by its name: api keys, passwords, tokens, secrets, headers."""
+    """Whether values under a key are secret by its name: api keys, passwords, tokens, secrets, headers."""
     name = key.lower().replace("-", "_")
     return bool(_always_secret(name) or _TOKEN.search(name))
 

@@ -11,11 +11,13 @@ from gymd.config.problems import COMMAND_LINE, Key, Report, suggest
 
 __all__ = ["DaemonSettings", "Deadlines", "load_settings", "split_address"]
 
+LogLevel = Literal["debug", "info", "warning", "error"]
+
 # Where the daemon is reached. Loopback: nothing is encrypted or authenticated until the user says otherwise.
 DEFAULT_LISTEN = "127.0.0.1:50161"
 # Worker processes of the pool; 0 = one per CPU core but one, which the daemon needs.
 DEFAULT_POOL_HOSTS = 0
-# A server that does not renew for so long turns unhealthy. Three renewals fit in, so one lost packet is no failure.
+# A server that does not renew for so long turns unhealthy. Three renewals fit in: one lost is no failure.
 DEFAULT_LEASE_TTL_S = 15.0
 # How long rollouts under way may finish once the daemon was told to stop.
 DEFAULT_GRACE_S = 10.0
@@ -30,13 +32,13 @@ DEFAULT_MODEL_S = 1200.0
 DEFAULT_TOOL_S = 120.0
 # One verification: code against many tests, or a judge asked twice.
 DEFAULT_VERIFY_S = 600.0
-# An accepted task waits at most so long for its turn; credits keep queues short, so this only catches the forgotten.
+# An accepted task waits at most so long for its turn; credits keep queues short: this catches the forgotten.
 DEFAULT_QUEUE_S = 86_400.0
 # How often a rollout is tried again after a failure of the infrastructure (never after one of the model).
 DEFAULT_INFRA_RETRIES = 2
 # Rollouts under way at once; at about 24 KB per waiting rollout this bounds the memory near 200 MB.
 DEFAULT_MAX_ROLLOUTS_IN_FLIGHT = 8192
-DEFAULT_LOG_LEVEL = "info"
+DEFAULT_LOG_LEVEL: LogLevel = "info"
 
 ENVIRONMENT_PREFIX = "GYMD_"
 MAX_PORT = 65_535
@@ -72,15 +74,15 @@ class _Settings(BaseModel):
 class Deadlines(_Settings):
     """The longest time each part of a rollout may take, in seconds."""
 
-    rollout_s: float = Field(DEFAULT_ROLLOUT_S, gt=0)
+    rollout_s: float = Field(default=DEFAULT_ROLLOUT_S, gt=0)
     """The whole rollout, from dispatch to result."""
-    model_s: float = Field(DEFAULT_MODEL_S, gt=0)
+    model_s: float = Field(default=DEFAULT_MODEL_S, gt=0)
     """One model call."""
-    tool_s: float = Field(DEFAULT_TOOL_S, gt=0)
+    tool_s: float = Field(default=DEFAULT_TOOL_S, gt=0)
     """One tool call."""
-    verify_s: float = Field(DEFAULT_VERIFY_S, gt=0)
+    verify_s: float = Field(default=DEFAULT_VERIFY_S, gt=0)
     """One verification."""
-    queue_s: float = Field(DEFAULT_QUEUE_S, gt=0)
+    queue_s: float = Field(default=DEFAULT_QUEUE_S, gt=0)
     """The wait of an accepted task before its dispatch."""
 
 
@@ -97,23 +99,23 @@ class DaemonSettings(_Settings):
     """Path of a unix socket to serve on as well; none by default."""
     state_dir: Path = Field(default_factory=default_state_dir)
     """Folder for the journal, logs and virtual environments."""
-    pool_hosts: int = Field(DEFAULT_POOL_HOSTS, ge=0)
+    pool_hosts: int = Field(default=DEFAULT_POOL_HOSTS, ge=0)
     """Worker processes for `shared` servers; 0 chooses by the number of cores (see `host_count`)."""
-    lease_ttl_s: float = Field(DEFAULT_LEASE_TTL_S, gt=0)
+    lease_ttl_s: float = Field(default=DEFAULT_LEASE_TTL_S, gt=0)
     """Time to live of a registration without renewal."""
-    grace_s: float = Field(DEFAULT_GRACE_S, ge=0)
+    grace_s: float = Field(default=DEFAULT_GRACE_S, ge=0)
     """Time that work under way gets when the daemon stops."""
-    restart_backoff_min_s: float = Field(DEFAULT_RESTART_BACKOFF_MIN_S, gt=0)
+    restart_backoff_min_s: float = Field(default=DEFAULT_RESTART_BACKOFF_MIN_S, gt=0)
     """Wait before the first restart of a crashed host."""
-    restart_backoff_max_s: float = Field(DEFAULT_RESTART_BACKOFF_MAX_S, gt=0)
+    restart_backoff_max_s: float = Field(default=DEFAULT_RESTART_BACKOFF_MAX_S, gt=0)
     """Longest wait between two restarts."""
-    deadlines: Deadlines = Field(default_factory=Deadlines)
+    deadlines: Deadlines = Field(default_factory=lambda: Deadlines())
     """Time limits of the parts of a rollout."""
-    infra_retries: int = Field(DEFAULT_INFRA_RETRIES, ge=0)
+    infra_retries: int = Field(default=DEFAULT_INFRA_RETRIES, ge=0)
     """Retries of one rollout after failures of the infrastructure."""
-    max_rollouts_in_flight: int = Field(DEFAULT_MAX_ROLLOUTS_IN_FLIGHT, ge=1)
+    max_rollouts_in_flight: int = Field(default=DEFAULT_MAX_ROLLOUTS_IN_FLIGHT, ge=1)
     """Rollouts under way at once, over all clients."""
-    log_level: Literal["debug", "info", "warning", "error"] = DEFAULT_LOG_LEVEL
+    log_level: LogLevel = DEFAULT_LOG_LEVEL
     """The least severe message that is logged."""
 
     @property
@@ -151,7 +153,9 @@ def load_settings(block: Any, report: Report, environ: Mapping[str, str]) -> Dae
     """
     root: Key = ("gymd",)
     if block is not None and not isinstance(block, dict):
-        report.add(root, "must be a mapping of settings.", f"Known: {', '.join(DaemonSettings.model_fields)}.")
+        report.add(
+            root, "must be a mapping of settings.", f"Known: {', '.join(DaemonSettings.model_fields)}."
+        )
         return DaemonSettings()
     values = _copy(block or {})
     for path, variable in _variables(DaemonSettings):
@@ -167,7 +171,9 @@ def load_settings(block: Any, report: Report, environ: Mapping[str, str]) -> Dae
             key = (*root, *(str(part) for part in detail["loc"]))
             if detail["type"] == "extra_forbidden":
                 model = Deadlines if "deadlines" in key[:-1] else DaemonSettings
-                report.add(key, "is no setting of the daemon.", suggest(key[-1], model.model_fields, label="Known"))
+                report.add(
+                    key, "is no setting of the daemon.", suggest(key[-1], model.model_fields, label="Known")
+                )
             else:
                 message = detail["msg"].removeprefix("Value error, ")
                 report.add(key, message[:1].lower() + message[1:] + ".", "Correct the value.")

@@ -54,7 +54,7 @@ def read_sources(
     reader = _Reader(report, environ)
     parsed = parse_overrides(list(overrides), report)
     env = reader.read_env(env_file)
-    # What an include may refer to: env.yaml and the command line, whose own config_paths are no layer's content.
+    # What an include may refer to: env.yaml and the command line.
     reader.context = env.tree if env else {}
     from_env = reader.context.get(CONFIG_PATHS)
     listed = [override for override in parsed if override.key == (CONFIG_PATHS,)]
@@ -110,16 +110,8 @@ class _Reader:
             self._load(path)
 
     def listed_paths(self, value: Any, source: str, own: dict[str, Any] | None = None) -> list[str]:
-        """The entries of a `config_paths` value: a list, or text separated by commas, with references resolved."""
-        tree = {**(own or {}), **self.context, CONFIG_PATHS: value}
-        fill_from_environment(tree, self.environ, self.report.origins)
-        # Only this key: anything else unresolved is judged once everything is merged.
-        notes = Report(self.report.cwd)
-        resolved = resolve(tree, notes, only=CONFIG_PATHS).get(CONFIG_PATHS)
-        for problem in notes.problems:
-            self._fail((CONFIG_PATHS,), problem.message, problem.advice, file=source)
-        if notes.problems:
-            return []
+        """The entries of a `config_paths` value (a list, or text with commas), with references resolved."""
+        resolved = self._resolve_paths(value, source, own or {}) if "${" in str(value) else value
         entries = resolved if isinstance(resolved, list) else [resolved]
         names: list[str] = []
         for entry in entries:
@@ -132,12 +124,24 @@ class _Reader:
                 self._fail((CONFIG_PATHS,), "must be a list of file names.", advice, file=source)
         return names
 
+    def _resolve_paths(self, value: Any, source: str, own: dict[str, Any]) -> Any:
+        tree = {**own, **self.context, CONFIG_PATHS: value}
+        fill_from_environment(tree, self.environ, self.report.origins)
+        # Only this key: anything else unresolved is judged once everything is merged.
+        notes = Report(self.report.cwd)
+        resolved = resolve(tree, notes, only=CONFIG_PATHS).get(CONFIG_PATHS)
+        for problem in notes.problems:
+            self._fail((CONFIG_PATHS,), problem.message, problem.advice, file=source)
+        return None if notes.problems else resolved
+
     def _load(self, path: Path) -> None:
         if path in self._stack:
             chain = [*self._stack[self._stack.index(path) :], path]
             text = " -> ".join(self.report.display(step) for step in chain)
             advice = "Remove one of these config_paths entries."
-            self._fail((CONFIG_PATHS,), f"the files include each other: {text}.", advice, file=self._source(-1))
+            self._fail(
+                (CONFIG_PATHS,), f"the files include each other: {text}.", advice, file=self._source(-1)
+            )
             return
         if path in self._done or (self._stack and path in self._roots):
             return
@@ -191,14 +195,21 @@ class _Reader:
             mark = error.problem_mark or error.context_mark
             line = f":{mark.line + 1}" if mark else ""
             # Only the parser's own words: the line itself may hold a secret.
-            self._fail((), f"{error.problem}.", "Correct the YAML on this line or just above.", file=f"{source}{line}")
+            self._fail(
+                (),
+                f"{error.problem}.",
+                "Correct the YAML on this line or just above.",
+                file=f"{source}{line}",
+            )
         except GrammarParseError as error:
             key = str(getattr(error, "full_key", "") or "")
             advice = "Close the ${...}, or write \\${ for the plain characters."
             self._fail((key,) if key else (), "the ${...} reference cannot be read.", advice, file=source)
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             reason = getattr(error, "strerror", None) or "it is not a UTF-8 text file"
-            self._fail((), f"the file cannot be read: {reason}.", "Check the file and its permissions.", file=source)
+            self._fail(
+                (), f"the file cannot be read: {reason}.", "Check the file and its permissions.", file=source
+            )
         else:
             if isinstance(config, DictConfig):
                 tree: dict[str, Any] = OmegaConf.to_container(config)  # type: ignore[assignment]

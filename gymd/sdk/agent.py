@@ -7,7 +7,6 @@ server implements `run`: call the model, call the tools, decide when to stop.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Literal
 
 import pydantic
 
@@ -40,7 +39,7 @@ class AgentConfig(ServerConfig):
 class AgentServer(Server):
     """Base of agent servers: implement run."""
 
-    kind: Literal["agent"] = "agent"
+    kind = "agent"
     Config = AgentConfig
     config: AgentConfig
 

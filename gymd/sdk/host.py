@@ -132,7 +132,7 @@ class Host:
             raise error("SERVER_NOT_READY", text, server=server.name) from failure
 
     async def stop(self) -> None:
-        """Refuses new work, lets work under way end within the grace, closes sessions, leaves the registry."""
+        """Refuses new work, lets work under way end within the grace, closes sessions, deregisters."""
         self.local.draining = True
         if self._registration is not None:
             await self._registration.draining()
@@ -165,7 +165,7 @@ def build(block: ServerBlock, mesh: Mesh) -> Server:
 
 
 async def run_host(bootstrap: Bootstrap, *, lifeline: bool, announce: bool = False) -> int:
-    """Runs a host until SIGTERM, SIGINT, the end of stdin (`lifeline`) or the registry's wish; the exit code."""
+    """Runs a host until SIGTERM, SIGINT or, with `lifeline`, the end of stdin; returns the exit code."""
     loop = asyncio.get_running_loop()
     host = Host(bootstrap)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -32,7 +32,7 @@ def load_server_class(kind: str, implementation: str, entrypoint: str = "") -> t
     Args:
         kind: model, agent or resources.
         implementation: folder name of a built-in or installed server.
-        entrypoint: "package.module:Class" or "path/to/file.py:Class"; "" or NeMo Gym's "app.py" means built-in.
+        entrypoint: "package.module:Class" or "path/to/file.py:Class"; "" or "app.py" means built-in.
 
     Raises:
         InvalidRequest: there is no such module or class, or its import fails; the text says which.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Literal
 
 from gymapi.v1.model_service_pb2 import (
     CreateResponseRequest,
@@ -38,14 +37,14 @@ class ModelCall:
 class ModelServer(Server):
     """Base of model servers: implement create_response."""
 
-    kind: Literal["model"] = "model"
+    kind = "model"
 
     @abstractmethod
     async def create_response(self, params: ResponseCreateParams, call: ModelCall) -> Response:
         """Answers a conversation with the next response.
 
-        `params` is shared with the caller: do not edit it. Raise `gymd.errors.error("UPSTREAM_...", ...)` when
-        the endpoint fails; a context overflow is a Response with status `incomplete`.
+        `params` is shared with the caller: do not edit it. Raise `gymd.errors.error("UPSTREAM_...", ...)`
+        when the endpoint fails; a context overflow is a Response with status `incomplete`.
         """
 
     def servicer(self) -> ModelServicer:

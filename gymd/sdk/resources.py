@@ -7,7 +7,7 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 import pydantic
@@ -65,7 +65,7 @@ class ResourcesServer(Server):
     - `key_metrics`: names among them that matter most.
     """
 
-    kind: Literal["resources"] = "resources"
+    kind = "resources"
     key_metrics: Sequence[str] = ("mean_reward",)
 
     verify: Callable[..., Any]

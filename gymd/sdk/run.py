@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gymapi.v1.model_service_pb2 import CreateResponseRequest
@@ -53,8 +53,8 @@ class AgentRun:
         self._usage: Usage | None = None
         self.output: list[Item] = []
         self.tokens = TokenRecorder()
-        self.stage = Stage.STAGE_AGENT
-        self.outcome = Outcome.OUTCOME_COMPLETED
+        self.stage: int = Stage.STAGE_AGENT
+        self.outcome: int = Outcome.OUTCOME_COMPLETED
         self.termination_reason = "final_message"
         self.model_calls = self.tool_calls = self.tool_errors = 0
         self.model_ns = self.tool_ns = 0
@@ -95,7 +95,7 @@ class AgentRun:
         return response
 
     async def call_tools(self, calls: Sequence[FunctionCall]) -> None:
-        """Runs the calls, all at once if the parameters allow parallel calls, and appends their outputs in order.
+        """Runs the calls, together if the parameters allow it, and appends their outputs in order.
 
         What the model can act on (unknown tool, bad arguments, a tool that raised) becomes the output; a
         failure of the environment itself raises GymdError.
@@ -177,11 +177,11 @@ class AgentRun:
 
 
 async def _all(
-    function: Callable[[FunctionCall], Awaitable[Item]], calls: Sequence[FunctionCall]
+    function: Callable[[FunctionCall], Coroutine[Any, Any, Item]], calls: Sequence[FunctionCall]
 ) -> list[Item]:
     """Runs the calls together; the first failure cancels the others."""
     async with _flat_group() as group:
-        tasks = [group.create_task(function(call)) for call in calls]  # type: ignore[arg-type]
+        tasks = [group.create_task(function(call)) for call in calls]
     return [task.result() for task in tasks]
 
 

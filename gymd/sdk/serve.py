@@ -6,7 +6,6 @@ import logging
 import os
 import socket
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
@@ -26,7 +25,7 @@ def serve(cls: type[Server]) -> None:
         f"Example: python -m {cls.__module__.removesuffix('.server')} --daemon 127.0.0.1:50161"
     )
     @click.option("--name", default=implementation, show_default=True, help="Name under which peers call it.")
-    @click.option("--listen", default="127.0.0.1:0", show_default=True, help="Address; port 0 takes any.")
+    @click.option("--listen", default="127.0.0.1:0", show_default=True, help="Port 0: any.")
     @click.option("--daemon", default="", help="Daemon to register with. Default: none, serve alone.")
     @click.option(
         "--config", type=click.Path(exists=True, dir_okay=False), help="YAML file with its own keys."
@@ -51,9 +50,9 @@ def _entrypoint(cls: type[Server]) -> str:
 def _read(path: str | None) -> dict[str, Any]:
     if path is None:
         return {}
-    import yaml
+    from omegaconf import OmegaConf
 
-    values = yaml.safe_load(Path(path).read_text()) or {}
+    values: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
     if not isinstance(values, dict):
         raise click.ClickException(f"{path} must hold keys and values")
     return values

@@ -16,7 +16,7 @@ class TokenRecorder:
         self._branch: list[int] = []
 
     def add(self, response: Response, first_item: int) -> None:
-        """Takes the token trace of a model call; `first_item` is the index of its first item in the rollout."""
+        """Takes the token trace of a model call; `first_item`: index of its first item."""
         trace = response.output[-1].token_trace if response.output else None
         if trace is None or not trace.prompt_token_ids:
             return

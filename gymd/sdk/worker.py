@@ -1,4 +1,4 @@
-"""The worker process of gymd.sdk.workers: reads calls from stdin, writes results to stdout, light to import."""
+"""The worker process of gymd.sdk.workers: calls on stdin, results on stdout."""
 
 from __future__ import annotations
 
