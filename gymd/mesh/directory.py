@@ -60,6 +60,7 @@ class Directory:
     def __init__(self) -> None:
         self._by_id: dict[str, Peer] = {}
         self._by_name: dict[tuple[str, str], list[Peer]] = {}
+        self._ready: dict[tuple[str, str], list[Peer]] = {}
         self._changed = asyncio.Event()
 
     def replace(self, servers: Iterable[Server]) -> None:
@@ -80,6 +81,9 @@ class Directory:
         for peer in self._by_id.values():
             by_name.setdefault((peer.kind, peer.name), []).append(peer)
         self._by_name = by_name
+        self._ready = {
+            key: ready for key, peers in by_name.items() if (ready := [p for p in peers if p.ready])
+        }
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -102,11 +106,11 @@ class Directory:
             NotFound: no server of that name and kind.
             NotReady: none of its replicas can take work now.
         """
-        peers = self._by_name.get((kind, name))
-        if not peers:
-            raise self.unknown(name, kind)
-        ready = [peer for peer in peers if peer.state == ServerState.SERVER_STATE_READY]
+        ready = self._ready.get((kind, name))
         if not ready:
+            peers = self._by_name.get((kind, name))
+            if not peers:
+                raise self.unknown(name, kind)
             why = "; ".join(sorted({peer.condition for peer in peers if peer.condition})) or "it is starting"
             raise error("SERVER_NOT_READY", f"{kind} server {name!r} cannot take work: {why}", server=name)
         if len(ready) == 1:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 from gymapi.v1 import agent_service_pb2 as pb
 from gymapi.v1 import resources_service_pb2 as resources_pb
 from gymapi.v1.responses_pb2 import Response
-from gymapi.v1.rollout_pb2 import Outcome, Rollout, Stage
+from gymapi.v1.rollout_pb2 import (
+    OUTCOME_TIMED_OUT,
+    STAGE_AGENT,
+    STAGE_MODEL,
+    STAGE_SEED,
+    STAGE_VERIFY,
+    Rollout,
+)
 from gymd.errors import GymdError, as_gymd_error, error
 from gymd.mesh import CallContext
 from gymd.sdk.failures import describe
@@ -70,7 +77,7 @@ class Episode:
     async def rollout(self) -> Rollout:
         """Runs it; a failure is part of the result. Only cancellation escapes."""
         rollout = self._blank()
-        rollout.timing.start_time.GetCurrentTime()
+        _now(rollout.timing.start_time)
         try:
             async with asyncio.timeout(self._timeout):
                 await self._converse()
@@ -84,9 +91,11 @@ class Episode:
         except Exception as exception:
             failure = as_gymd_error(exception, f"agent {self._server.name}")
             self._fail(rollout, failure)
-        finally:
-            await self._close()
-        rollout.timing.end_time.GetCurrentTime()
+        except asyncio.CancelledError:
+            self._close_later()
+            raise
+        await self._close()
+        _now(rollout.timing.end_time)
         self._clock(rollout)
         return rollout
 
@@ -99,15 +108,15 @@ class Episode:
             text = f"the conversation did not end within {self._timeout:g} s"
             raise error("DEADLINE_EXCEEDED", text, deadline_seconds=f"{self._timeout:g}") from None
         finally:
-            await self._close()
+            self._close_later()
         return self.run.response() or Response()
 
     async def _converse(self) -> None:
         config, run = self._server.config, self.run
-        run.stage = Stage.STAGE_MODEL
+        run.stage = STAGE_MODEL
         model = await self._stub(config.model_server.name, "model")
         if config.resources_server is not None:
-            run.stage = Stage.STAGE_SEED
+            run.stage = STAGE_SEED
             self._resources = await self._stub(config.resources_server.name, "resources")
             begin = time.perf_counter_ns()
             seed = resources_pb.SeedSessionRequest(session_id=self._session_id, task=self._request.task)
@@ -115,7 +124,7 @@ class Episode:
             await self._resources.SeedSession(seed, timeout=self._seed_timeout)
             self._seed_ns = time.perf_counter_ns() - begin
         run.bind(model, self._resources)
-        run.stage = Stage.STAGE_AGENT
+        run.stage = STAGE_AGENT
         await self._server.run(run)
 
     async def _stub(self, name: str, kind: str) -> Any:
@@ -126,7 +135,7 @@ class Episode:
         return self._mesh.stub(peer)
 
     async def _score(self, rollout: Rollout) -> None:
-        self.run.stage = Stage.STAGE_VERIFY
+        self.run.stage = STAGE_VERIFY
         begin = time.perf_counter_ns()
         request = resources_pb.VerifyRequest(
             session_id=self._session_id,
@@ -144,16 +153,20 @@ class Episode:
         if not self._seeded:
             return
         request = resources_pb.CloseSessionRequest(session_id=self._session_id)
-        closing = asyncio.ensure_future(self._resources.CloseSession(request, timeout=CLOSE_TIMEOUT_S))
         try:
-            # A cancelled rollout closes its session all the same.
-            await asyncio.shield(closing)
+            await self._resources.CloseSession(request, timeout=CLOSE_TIMEOUT_S)
         except GymdError as failure:
             # The session expires by itself; the rollout's result does not depend on it.
             self._server.log.warning("close_session_failed", extra={"why": str(failure)})
         except asyncio.CancelledError:
-            closing.add_done_callback(lambda future: future.cancelled() or future.exception())
+            self._close_later()  # closing twice is safe
             raise
+
+    def _close_later(self) -> None:
+        """Closes the session of a rollout that was cancelled: the cancelled task cannot wait for it."""
+        task = asyncio.get_running_loop().create_task(self._close())
+        _closing.add(task)
+        task.add_done_callback(_closing.discard)
 
     def _blank(self) -> Rollout:
         request = self._request
@@ -183,16 +196,30 @@ class Episode:
         self._fill(rollout)
         outcome, described = describe(failure, self.run.stage)
         rollout.outcome = outcome  # type: ignore[assignment]
-        rollout.termination_reason = "deadline" if outcome == Outcome.OUTCOME_TIMED_OUT else "error"
+        rollout.termination_reason = "deadline" if outcome == OUTCOME_TIMED_OUT else "error"
         rollout.failure.CopyFrom(described)
         rollout.ClearField("reward")
 
     def _clock(self, rollout: Rollout) -> None:
         timing, run = rollout.timing, self.run
-        timing.model_duration.FromNanoseconds(run.model_ns)
-        timing.tool_duration.FromNanoseconds(run.tool_ns)
-        timing.seed_duration.FromNanoseconds(self._seed_ns)
-        timing.verify_duration.FromNanoseconds(self._verify_ns)
+        _span(timing.model_duration, run.model_ns)
+        _span(timing.tool_duration, run.tool_ns)
+        _span(timing.seed_duration, self._seed_ns)
+        _span(timing.verify_duration, self._verify_ns)
+
+
+_closing: set[asyncio.Task[None]] = set()
+"""Keeps the tasks of _close_later alive: the event loop holds them weakly."""
+
+
+def _now(stamp: Any) -> None:
+    """Sets a Timestamp; GetCurrentTime goes through datetime and costs ten times as much."""
+    stamp.seconds, stamp.nanos = divmod(time.time_ns(), 1_000_000_000)
+
+
+def _span(duration: Any, nanoseconds: int) -> None:
+    """Sets a Duration."""
+    duration.seconds, duration.nanos = divmod(nanoseconds, 1_000_000_000)
 
 
 def _seconds(limits: Any, name: str, default: float) -> float:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from gymapi.v1.model_service_pb2 import CreateResponseRequest
 from gymapi.v1.resources_service_pb2 import CallToolRequest
 from gymapi.v1.responses_pb2 import FunctionCall, Item, Response, ResponseCreateParams, Usage
-from gymapi.v1.rollout_pb2 import Outcome, Stage
+from gymapi.v1.rollout_pb2 import OUTCOME_COMPLETED, STAGE_AGENT, STAGE_MODEL, STAGE_TOOL
 from gymd.convert import sum_usage
 from gymd.errors import GymdError
 from gymd.sdk.tokens import TokenRecorder
@@ -53,8 +53,8 @@ class AgentRun:
         self._usage: Usage | None = None
         self.output: list[Item] = []
         self.tokens = TokenRecorder()
-        self.stage: int = Stage.STAGE_AGENT
-        self.outcome: int = Outcome.OUTCOME_COMPLETED
+        self.stage: int = STAGE_AGENT
+        self.outcome: int = OUTCOME_COMPLETED
         self.termination_reason = "final_message"
         self.model_calls = self.tool_calls = self.tool_errors = 0
         self.model_ns = self.tool_ns = 0
@@ -74,7 +74,7 @@ class AgentRun:
 
     async def model(self) -> Response:
         """Asks the model for the next response and appends its items; raises GymdError when it fails."""
-        self.stage = Stage.STAGE_MODEL
+        self.stage = STAGE_MODEL
         begin = time.perf_counter_ns()
         try:
             answer = await self._model.CreateResponse(self._request, timeout=self._model_timeout)
@@ -89,9 +89,11 @@ class AgentRun:
         self._last = response
         usage = response.usage if response.HasField("usage") else None
         # Unknown and known make unknown, never a smaller sum.
-        known = not first and self._usage is not None and usage is not None
-        self._usage = sum_usage(self._usage, usage) if known else usage if first else None
-        self.stage = Stage.STAGE_AGENT
+        if first:
+            self._usage = usage
+        elif self._usage is not None:
+            self._usage = sum_usage(self._usage, usage) if usage is not None else None
+        self.stage = STAGE_AGENT
         return response
 
     async def call_tools(self, calls: Sequence[FunctionCall]) -> None:
@@ -100,7 +102,7 @@ class AgentRun:
         What the model can act on (unknown tool, bad arguments, a tool that raised) becomes the output; a
         failure of the environment itself raises GymdError.
         """
-        self.stage = Stage.STAGE_TOOL
+        self.stage = STAGE_TOOL
         begin = time.perf_counter_ns()
         params = self._request.params
         parallel = not params.HasField("parallel_tool_calls") or params.parallel_tool_calls
@@ -114,7 +116,7 @@ class AgentRun:
                     self._append(await self._call_tool(call))
         finally:
             self.tool_ns += time.perf_counter_ns() - begin
-        self.stage = Stage.STAGE_AGENT
+        self.stage = STAGE_AGENT
 
     async def _call_tool(self, call: FunctionCall) -> Item:
         self.tool_calls += 1

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import pickle
 import struct
 import sys
+from types import ModuleType
 from typing import Any, BinaryIO
 
 _HEADER = struct.Struct("!BI")
@@ -30,11 +32,26 @@ def main() -> None:
 
 
 def _call(task: bytes) -> Any:
-    module, qualname, args = pickle.loads(task)  # from our own parent, by its own pipe
-    target: Any = importlib.import_module(module)
+    module, source, qualname, args, kwargs = pickle.loads(task)  # from our own parent, by its own pipe
+    target: Any = _module(module, source)
     for part in qualname.split("."):
         target = getattr(target, part)
-    return getattr(target, "inline", target)(*args)
+    return getattr(target, "inline", target)(*args, **kwargs)
+
+
+def _module(name: str, source: str | None) -> ModuleType:
+    """The module of a function; by its file where it was loaded from one (`entrypoint: path.py:Class`)."""
+    if name in sys.modules:
+        return sys.modules[name]
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as failure:
+        spec = importlib.util.spec_from_file_location(name, source) if source else None
+        if failure.name != name or spec is None or spec.loader is None:
+            raise
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
 
 
 def _write(stream: BinaryIO, failed: int, body: bytes) -> None:

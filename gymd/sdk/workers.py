@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import inspect
 import os
 import pickle
 import struct
@@ -37,8 +39,15 @@ class ProcessPool:
         self._places = asyncio.Semaphore(self.size)
         self._closed = False
 
-    async def run(self, function: Callable[..., Any], *args: Any, timeout: float) -> Any:
-        """Calls `function(*args)` in a worker; arguments and result are pickled.
+    async def run(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+        *,
+        timeout: float,
+    ) -> Any:
+        """Calls `function(*args, **kwargs)` in a worker; arguments and result are pickled.
 
         Waiting for a free worker does not count against `timeout` (seconds); the caller's own deadline
         bounds it.
@@ -47,7 +56,8 @@ class ProcessPool:
             DeadlineExceeded: it did not end in time; its process was killed.
             Internal: it raised (SERVER_CODE_FAILED), or its process died.
         """
-        task = pickle.dumps((function.__module__, function.__qualname__, args))
+        source = inspect.getsourcefile(function)
+        task = pickle.dumps((function.__module__, source, function.__qualname__, args, kwargs or {}))
         async with self._places:
             worker = self._free.pop() if self._free else await _Worker.start()
             try:
@@ -152,22 +162,30 @@ async def close_shared_pool() -> None:
 
 
 def cpu_bound(*, timeout_s: float) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Makes a module-level function run in the process pool when it is awaited.
+    """Makes a module-level function or a static method run in the process pool when it is awaited.
 
         @cpu_bound(timeout_s=10)
         def grade(answer: str, expected: str) -> float: ...
 
         score = await grade(answer, expected)      # killed after 10 s: DeadlineExceeded
 
-    `grade.inline` is the plain function, for tests.
+    A whole verifier may be one: `@staticmethod` above `@cpu_bound(timeout_s=10)` above `def verify(text, task)`.
+    What it takes and returns is pickled, so it cannot take `self` or `session`. `grade.inline` is the plain
+    function, for tests.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        async def run(*args: Any) -> Any:
-            return await shared_pool().run(function, *args, timeout=timeout_s)
+        for name in ("self", "session"):
+            if name in inspect.signature(function).parameters:
+                where = function.__qualname__
+                raise TypeError(
+                    f"{where}: a cpu_bound function runs in another process and cannot take {name}"
+                )
 
-        run.__name__, run.__doc__, run.__module__ = function.__name__, function.__doc__, function.__module__
-        run.__qualname__ = function.__qualname__
+        @functools.wraps(function)
+        async def run(*args: Any, **kwargs: Any) -> Any:
+            return await shared_pool().run(function, args, kwargs, timeout=timeout_s)
+
         run.inline = function  # type: ignore[attr-defined]
         return run
 

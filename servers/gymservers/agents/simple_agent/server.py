@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pydantic
 
+from gymapi.v1 import rollout_pb2
 from gymapi.v1.responses_pb2 import Response
-from gymapi.v1.rollout_pb2 import Outcome
 from gymd.sdk import AgentConfig, AgentRun, AgentServer
 
 __all__ = ["SimpleAgent"]
 
 _TRUNCATED = {
-    "max_output_tokens": Outcome.OUTCOME_TRUNCATED_TOKENS,
-    "content_filter": Outcome.OUTCOME_TRUNCATED_TOKENS,
+    "max_output_tokens": rollout_pb2.OUTCOME_TRUNCATED_TOKENS,
+    "content_filter": rollout_pb2.OUTCOME_TRUNCATED_TOKENS,
 }
 
 
@@ -35,19 +35,19 @@ class SimpleAgent(AgentServer):
             response = await run.model()
             if response.HasField("incomplete_details"):
                 reason = response.incomplete_details.reason or "incomplete"
-                run.finish(_TRUNCATED.get(reason, Outcome.OUTCOME_TRUNCATED_TOKENS), reason)
+                run.finish(_TRUNCATED.get(reason, rollout_pb2.OUTCOME_TRUNCATED_TOKENS), reason)
                 return
             calls = [item.function_call for item in response.output if item.HasField("function_call")]
             if not calls:
                 self._finish(run, response)
                 return
             await run.call_tools(calls)
-        run.finish(Outcome.OUTCOME_TRUNCATED_TURNS, "max_steps")
+        run.finish(rollout_pb2.OUTCOME_TRUNCATED_TURNS, "max_steps")
 
     def _finish(self, run: AgentRun, response: Response) -> None:
         if any(item.message.role == "assistant" for item in response.output if item.HasField("message")):
-            run.finish(Outcome.OUTCOME_COMPLETED, "final_message")
+            run.finish(rollout_pb2.OUTCOME_COMPLETED, "final_message")
         elif any(item.HasField("reasoning") for item in response.output):
-            run.finish(Outcome.OUTCOME_EMPTY, "reasoning_only")
+            run.finish(rollout_pb2.OUTCOME_EMPTY, "reasoning_only")
         else:
-            run.finish(Outcome.OUTCOME_EMPTY, "empty_output")
+            run.finish(rollout_pb2.OUTCOME_EMPTY, "empty_output")
