@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import psutil
 
 from bench.stack import Stack, backend, stack
 from gymapi.v1 import registry_service_pb2 as registry
@@ -81,7 +83,7 @@ policy_model:
     scripted_model: {options}
 """
 _GYMD = """
-gymd: {{max_running_rollouts: {running}, pool: {{hosts: {hosts}}}}}
+gymd: {{max_rollouts_in_flight: {running}, pool_hosts: {hosts}}}
 """
 
 
@@ -236,10 +238,12 @@ async def foreign(options: Any) -> Figures:
 async def waiting(count: int, options: Any) -> Figures:
     """`count` rollouts at once, each waiting 2 s on each of two model calls over HTTP."""
     text = "example_single_tool_call"
-    with backend(2.0, options.backend) as endpoint:
-        with stack(config(text, url=endpoint.url, running=count, hosts=options.hosts)) as running:
-            run = Run(WEATHER, count, count)
-            await run.through(running.address, watch=running)
+    with (
+        backend(2.0, options.backend) as endpoint,
+        stack(config(text, url=endpoint.url, running=count, hosts=options.hosts)) as running,
+    ):
+        run = Run(WEATHER, count, count)
+        await run.through(running.address, watch=running)
     return {
         "in flight": count,
         "wall s": round(run.wall_s, 2),
@@ -261,8 +265,6 @@ async def waiting_16384(options: Any) -> Figures:
 
 async def parked_50000(options: Any) -> Figures:
     """50,000 rollouts in flight with the scripted model, 10 s per model call; memory over all processes."""
-    import psutil
-
     count = 50_000
     with stack(config("example_single_tool_call", scripted="{latency: 10}", running=count)) as running:
         client = psutil.Process()
@@ -292,20 +294,19 @@ async def parked_50000(options: Any) -> Figures:
 async def startup(options: Any) -> Figures:
     """`gymctl up` until agent, model and resources server are ready; memory when idle."""
     with tempfile.TemporaryDirectory(prefix="gymd-bench-") as folder:
-        state = f"{folder}/state"
-        Path(folder, "bench.yaml").write_text(config("example_single_tool_call", url="http://127.0.0.1:9/v1"))
+        env = {**os.environ, "GYMD_STATE_DIR": f"{folder}/state"}
+        text = config("example_single_tool_call", url="http://127.0.0.1:9/v1")
+        await asyncio.to_thread(Path(folder, "bench.yaml").write_text, text)
         up = [sys.executable, "-m", "gymctl", "up", "-d", "-c", "bench.yaml", "gymd.listen=127.0.0.1:0"]
-        env = _environment(state)
         seconds = []
         for _ in range(3):
             begin = time.perf_counter()
-            await asyncio.to_thread(subprocess.run, up, cwd=folder, env=env, check=True, capture_output=True)
+            await _program(up, cwd=folder, env=env)
             seconds.append(time.perf_counter() - begin)
-            await asyncio.sleep(2)  # idle means idle: the figure is memory at rest
-            pid = json.loads(Path(state, "daemon.json").read_text())["pid"]
-            pss, processes = _pss(pid)
-            down = [sys.executable, "-m", "gymctl", "down"]
-            await asyncio.to_thread(subprocess.run, down, env=env, check=True, capture_output=True)
+            await asyncio.sleep(2)  # the figure is memory at rest
+            record = await asyncio.to_thread(Path(folder, "state", "daemon.json").read_text)
+            pss, processes = _pss(json.loads(record)["pid"])
+            await _program([sys.executable, "-m", "gymctl", "down"], env=env)
     return {
         "ready s": round(statistics.median(seconds), 2),
         "idle PSS MiB": round(pss),
@@ -315,39 +316,30 @@ async def startup(options: Any) -> Figures:
 
 async def collect(options: Any) -> Figures:
     """`gymctl rollouts collect` of 100 rollouts against a running daemon, from start to exit."""
-    with backend(0.0, options.backend) as endpoint:
-        with stack(config("example_single_tool_call", url=endpoint.url)) as running:
-            rows = running.state.parent / "rows.jsonl"
-            rows.write_bytes(b"".join(orjson.dumps(WEATHER) + b"\n" for _ in range(100)))
-            seconds = []
-            for number in range(3):
-                command = [
-                    sys.executable,
-                    "-m",
-                    "gymctl",
-                    "rollouts",
-                    "collect",
-                    "--address",
-                    running.address,
-                ]
-                command += ["--input", str(rows), "--output", f"out{number}.jsonl", "--agent", "agent"]
-                begin = time.perf_counter()
-                await asyncio.to_thread(
-                    subprocess.run, command, cwd=rows.parent, check=True, capture_output=True
-                )
-                seconds.append(time.perf_counter() - begin)
+    with (
+        backend(0.0, options.backend) as endpoint,
+        stack(config("example_single_tool_call", url=endpoint.url)) as running,
+    ):
+        rows = running.state.parent / "rows.jsonl"
+        rows.write_bytes((orjson.dumps(WEATHER) + b"\n") * 100)
+        seconds = []
+        for number in range(3):
+            command = [sys.executable, "-m", "gymctl", "rollouts", "collect", "--address", running.address]
+            command += ["--input", str(rows), "--output", f"out{number}.jsonl", "--agent", "agent"]
+            begin = time.perf_counter()
+            await _program(command, cwd=str(rows.parent))
+            seconds.append(time.perf_counter() - begin)
     return {"rollouts": 100, "wall s": round(statistics.median(seconds), 2)}
 
 
-def _environment(state: str) -> dict[str, str]:
-    import os
-
-    return {**os.environ, "GYMD_STATE_DIR": state}
+async def _program(command: list[str], **options: Any) -> None:
+    """Runs a program to its end; its output is shown only when it fails."""
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, **options)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
 
 
 def _pss(pid: int) -> tuple[float, int]:
-    import psutil
-
     daemon = psutil.Process(pid)
     members = [daemon, *daemon.children(recursive=True)]
     return sum(member.memory_full_info().pss for member in members) / 2**20, len(members)
