@@ -25,7 +25,7 @@ from gymd.sdk.run import AgentRun
 if TYPE_CHECKING:
     from gymd.sdk.agent import AgentServer
 
-__all__ = ["Episode"]
+__all__ = ["Episode", "sessions_closed"]
 
 CLOSE_TIMEOUT_S = 10.0
 MARGIN_S = 0.25
@@ -210,6 +210,12 @@ class Episode:
 
 _closing: set[asyncio.Task[None]] = set()
 """Keeps the tasks of _close_later alive: the event loop holds them weakly."""
+
+
+async def sessions_closed() -> None:
+    """Waits until the sessions of cancelled rollouts are closed; each attempt is bounded."""
+    while _closing:
+        await asyncio.wait(_closing)
 
 
 def _now(stamp: Any) -> None:

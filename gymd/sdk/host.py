@@ -26,6 +26,7 @@ import pydantic
 from gymd.errors import GymdError, error
 from gymd.mesh import Directory, LocalServers, Mesh, build_server
 from gymd.sdk.base import Server
+from gymd.sdk.episode import sessions_closed
 from gymd.sdk.lease import Registration
 from gymd.sdk.loading import load_server_class
 from gymd.sdk.workers import close_shared_pool
@@ -137,6 +138,7 @@ class Host:
         if self._registration is not None:
             await self._registration.draining()
         await self.wire.stop(self.bootstrap.grace_s)
+        await sessions_closed()
         for servicer in self._servicers:
             if hasattr(servicer, "shut"):
                 await servicer.shut()

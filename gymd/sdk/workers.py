@@ -170,8 +170,8 @@ def cpu_bound(*, timeout_s: float) -> Callable[[Callable[..., Any]], Callable[..
         score = await grade(answer, expected)      # killed after 10 s: DeadlineExceeded
 
     A whole verifier may be one: `@staticmethod` above `@cpu_bound(timeout_s=10)` above
-    `def verify(text, task)`. What it takes and returns is pickled, so it cannot take `self` or `session`. `grade.inline` is the plain
-    function, for tests.
+    `def verify(text, task)`. What it takes and returns is pickled, so it cannot take `self` or `session`.
+    `grade.inline` is the plain function, for tests.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
