@@ -1,0 +1,1 @@
+"""gymctl: the command line of gymd."""

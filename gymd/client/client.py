@@ -1,0 +1,160 @@
+"""The client of one daemon: rollout sessions, and what people ask the registry."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+
+from gymapi.v1 import registry_service_pb2 as registry
+from gymapi.v1 import rollout_service_pb2 as rollouts
+from gymapi.v1.agent_service_pb2 import AgentServiceCreateResponseRequest, Deadlines
+from gymapi.v1.agent_service_pb2_grpc import AgentServiceStub
+from gymapi.v1.registry_service_pb2_grpc import RegistryServiceStub
+from gymapi.v1.responses_pb2 import Response, ResponseCreateParams
+from gymapi.v1.rollout_service_pb2_grpc import RolloutServiceStub
+from gymd.client.session import RolloutSession
+from gymd.client.stream import Stream, unary_error
+from gymd.errors import error
+from gymd.mesh.options import MAX_MESSAGE_BYTES
+from gymd.mesh.plain import PlainChannel, dial
+
+__all__ = ["DEFAULT_CREDITS", "RolloutClient"]
+
+# Every unary call to the daemon: it answers from memory.
+CALL_TIMEOUT_S = 10.0
+# One conversation with an agent, model calls and tools included.
+AGENT_TIMEOUT_S = 600.0
+DEFAULT_CREDITS = 256
+
+
+class RolloutClient:
+    """A connection to one daemon; use it as an async context manager.
+
+    Args:
+        address: `host:port` or `unix:/path` of the daemon.
+        client_name: for the daemon's logs and ListSessions.
+    """
+
+    def __init__(self, address: str, *, client_name: str = "") -> None:
+        self.address = address
+        self.client_name = client_name
+        self._channel: grpc.aio.Channel | None = None
+
+    async def __aenter__(self) -> Self:
+        self._channel = dial(self.address)
+        self._registry = RegistryServiceStub(self._channel)
+        self._rollouts = RolloutServiceStub(self._channel)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._channel is not None:
+            await self._channel.close()
+
+    def session(
+        self,
+        *,
+        credits: int = DEFAULT_CREDITS,
+        default_agent: str = "",
+        deadlines: Deadlines | None = None,
+        return_tokens: bool | None = None,
+        infra_retry_limit: int | None = None,
+        run_id: str = "",
+    ) -> RolloutSession:
+        """A new session of the rollout stream; opened by `async with`.
+
+        Args:
+            credits: most rollouts between "handed in" and "consumed"; this bounds the memory on both sides.
+            default_agent: runs tasks that name none; "" leaves it to the daemon.
+            deadlines: limits for tasks that bring none; see `gymd.client.deadlines`.
+            return_tokens: ask for token ids and logprobs; None leaves it to the servers.
+            infra_retry_limit: tries again after infrastructure failures; None leaves it to the daemon.
+            run_id: the run that the rollouts belong to, for logs.
+        """
+        opening = rollouts.OpenSession(
+            client_name=self.client_name,
+            run_id=run_id,
+            default_agent=default_agent,
+            deadlines=deadlines,
+            infra_retry_limit=infra_retry_limit,
+            max_message_bytes=MAX_MESSAGE_BYTES,
+        )
+        if return_tokens is not None:
+            opening.return_tokens = return_tokens
+        return RolloutSession(Stream(self._rollouts, self.address), opening, credits)
+
+    async def list_servers(self, name: str = "", kind: int = 0) -> registry.ListServersResponse:
+        """The servers of a name and ServerKind (all when left out), and the daemon's own facts."""
+        request = registry.ListServersRequest(name=name, kind=kind)  # type: ignore[arg-type]
+        return await self._call(self._registry.ListServers, request)
+
+    async def watch_servers(self, kind: int = 0) -> AsyncIterator[registry.WatchServersResponse]:
+        """Yields a snapshot of the servers, then every change, until the caller stops asking."""
+        request = registry.WatchServersRequest(kind=kind)  # type: ignore[arg-type]
+        call = self._registry.WatchServers(request)
+        try:
+            while (change := await call.read()) is not grpc.aio.EOF:
+                yield change
+        except grpc.aio.AioRpcError as failure:
+            raise unary_error(failure, self.address) from None
+        finally:
+            call.cancel()
+
+    async def drain_server(self, name: str = "", *, server_id: str = "") -> list[registry.Server]:
+        """Stops new work for all replicas of a name, or for one replica; returns them."""
+        request = registry.DrainServerRequest(name=name, server_id=server_id)
+        return list((await self._call(self._registry.DrainServer, request)).servers)
+
+    async def restart_server(self, name: str) -> list[str]:
+        """Restarts the process of a server; returns the names of all servers in that process."""
+        request = registry.RestartServerRequest(name=name)
+        return list((await self._call(self._registry.RestartServer, request)).restarted_names)
+
+    async def server_logs(self, name: str, line_count: int = 0) -> list[registry.ServerLog]:
+        """The last lines that each replica of a server wrote to stderr (0: 100 lines)."""
+        request = registry.GetServerLogsRequest(name=name, line_count=line_count)
+        return list((await self._call(self._registry.GetServerLogs, request)).logs)
+
+    async def list_sessions(self) -> list[rollouts.SessionInfo]:
+        """The open rollout sessions, oldest first."""
+        return list((await self._call(self._rollouts.ListSessions, rollouts.ListSessionsRequest())).sessions)
+
+    async def metrics(self) -> list[rollouts.Metric]:
+        """Counters and gauges of the daemon."""
+        return list((await self._call(self._rollouts.GetMetrics, rollouts.GetMetricsRequest())).metrics)
+
+    async def ask_agent(
+        self, agent: str, params: ResponseCreateParams, *, timeout: float = AGENT_TIMEOUT_S
+    ) -> Response:
+        """Runs one conversation with an agent (no task, no verifier), dialling the agent directly.
+
+        Raises:
+            NotFound, NotReady: no replica of that agent is registered, or none is ready.
+            GymdError: the agent failed.
+        """
+        listed = (await self.list_servers(agent, registry.SERVER_KIND_AGENT)).servers
+        if not listed:
+            raise error("SERVER_NOT_FOUND", f"no agent is called {agent}", server=agent)
+        ready = [server for server in listed if server.state == registry.SERVER_STATE_READY]
+        if not ready:
+            state = registry.ServerState.Name(listed[0].state).removeprefix("SERVER_STATE_").lower()
+            why = f"agent {agent} is {state}" + (f": {listed[0].condition}" if listed[0].condition else "")
+            raise error("SERVER_NOT_READY", why, server=agent)
+        channel = dial(ready[0].address)
+        async with channel:
+            stub = AgentServiceStub(PlainChannel(channel, agent, ready[0].address))
+            answer = await stub.CreateResponse(
+                AgentServiceCreateResponseRequest(params=params), timeout=timeout
+            )
+        response: Response = answer.response
+        return response
+
+    async def _call(self, method: Any, request: Any) -> Any:
+        try:
+            return await method(request, timeout=CALL_TIMEOUT_S)
+        except grpc.aio.AioRpcError as failure:
+            raise unary_error(failure, self.address) from None

@@ -1,0 +1,360 @@
+"""Dataset rows and rollouts: a JSONL line becomes a task, a rollout becomes a JSONL line again.
+
+A row's members are carried as the text they came in, so that numbers, escapes and key order survive: what the
+verifier gets, and what an output line repeats, is byte for byte what the file held.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from json.decoder import scanstring
+from typing import Any
+
+import orjson
+from google.protobuf.duration_pb2 import Duration
+
+from gymapi.v1.errors_pb2 import ErrorStatus
+from gymapi.v1.rollout_pb2 import FailureClass, Outcome, Reward, Rollout, Stage, Task, Timing, Trajectory
+from gymd.convert import params_from_json, response_to_json
+from gymd.errors import from_status_message
+
+__all__ = ["Row", "RowError", "dump_json", "failure_line", "is_success", "make_task", "parse_row", "rollout_line"]
+
+PARAMS = "responses_create_params"
+AGENT_REF = "agent_ref"
+TASK_INDEX = "_ng_task_index"
+ROLLOUT_INDEX = "_ng_rollout_index"
+# What only the daemon's answer may set; the verifier's extras and the row's own keys give way.
+_OWN_KEYS = frozenset(
+    {PARAMS, AGENT_REF, TASK_INDEX, ROLLOUT_INDEX, "response", "reward", "reward_components", "rollout", "failure"}
+)
+
+_SUCCESSES = frozenset(
+    {
+        Outcome.OUTCOME_COMPLETED,
+        Outcome.OUTCOME_TRUNCATED_TOKENS,
+        Outcome.OUTCOME_TRUNCATED_TURNS,
+        Outcome.OUTCOME_EMPTY,
+        Outcome.OUTCOME_PARTIAL,
+    }
+)
+
+
+class RowError(ValueError):
+    """A line is no dataset row; the text says why."""
+
+
+@dataclass(slots=True)
+class Row:
+    """One dataset row."""
+
+    members: dict[str, str]
+    """JSON text of every member, in order."""
+    params: dict[str, Any]
+    """`responses_create_params`, parsed."""
+    agent: str
+    """Name in `agent_ref`; "" if there is none."""
+    task_index: int | None
+    """`_ng_task_index`, where the row brings one."""
+    rollout_index: int | None
+    """`_ng_rollout_index`, where the row brings one."""
+
+
+def parse_row(line: str) -> Row:
+    """Reads one line of a dataset.
+
+    Raises:
+        RowError: it is no JSON object, or a member that gymd reads has the wrong form.
+    """
+    members, values = _split(line)
+    params = values.get(PARAMS)
+    if not isinstance(params, dict):
+        state = "is missing" if PARAMS not in values else "must be an object"
+        raise RowError(f"{PARAMS} {state}")
+    return Row(
+        members=members,
+        params=params,
+        agent=_agent_name(values.get(AGENT_REF)),
+        task_index=_index(values, TASK_INDEX),
+        rollout_index=_index(values, ROLLOUT_INDEX),
+    )
+
+
+def make_task(row: Row, default_agent: str = "", overrides: Mapping[str, Any] | None = None) -> Task:
+    """The task of a row; `overrides` replace members of the create params.
+
+    Raises:
+        ValueError: the create params cannot be converted.
+    """
+    params = {**row.params, **overrides} if overrides else row.params
+    fields = [
+        f"{_quote(key)}:{text}" for key, text in row.members.items() if key not in (PARAMS, AGENT_REF)
+    ]
+    return Task(
+        agent=row.agent or default_agent,
+        create_params=params_from_json(params),
+        fields_json="{" + ",".join(fields) + "}" if fields else "",
+    )
+
+
+def is_success(rollout: Rollout) -> bool:
+    """Whether a rollout ended with a trajectory to keep, rewarded or not."""
+    return rollout.outcome in _SUCCESSES and not rollout.HasField("failure")
+
+
+def rollout_line(
+    row: Row, rollout: Rollout, task_index: int, overrides: Mapping[str, Any] | None = None
+) -> bytes:
+    """The output line of a rollout: the row's own members, then what came of it. No newline at the end."""
+    members = _row_members(row, rollout.agent, task_index, rollout.index, overrides)
+    if rollout.HasField("response"):
+        members["response"] = _response_text(rollout)
+    if rollout.HasField("reward"):
+        _add_reward(members, rollout.reward)
+    members["rollout"] = dump_json(_facts(rollout, task_index))
+    if rollout.HasField("failure"):
+        members["failure"] = dump_json(_failure(rollout))
+    return _join(members)
+
+
+def failure_line(
+    row: Row, index: int, refusal: ErrorStatus, task_index: int, overrides: Mapping[str, Any] | None = None
+) -> bytes:
+    """The line of a task that the daemon refused, so that nothing ran."""
+    members = _row_members(row, row.agent, task_index, index, overrides)
+    members["failure"] = dump_json({"class": "rejected", **_status(refusal)})
+    return _join(members)
+
+
+def dump_json(value: Any) -> str:
+    """Compact JSON text; integers of any size."""
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:  # an integer of more than 64 bits
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+# ---- reading
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON")
+
+
+_decoder = json.JSONDecoder(parse_constant=_no_constant)
+_blank = re.compile(r"[ \t\n\r]*").match
+
+
+def _split(line: str) -> tuple[dict[str, str], dict[str, Any]]:
+    """The members of a JSON object: their text, and their values."""
+    members: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    try:
+        at = _skip(line, 0)
+        if line[at : at + 1] != "{":
+            raise RowError("the line is no JSON object")
+        at = _skip(line, at + 1)
+        if line[at : at + 1] == "}":
+            return _end(line, at + 1, members, values)
+        while True:
+            if line[at : at + 1] != '"':
+                raise _bad(line, at, "a member's name in double quotes is missing")
+            key, at = scanstring(line, at + 1, True)
+            at = _skip(line, at)
+            if line[at : at + 1] != ":":
+                raise _bad(line, at, "':' is missing")
+            start = _skip(line, at + 1)
+            values[key], at = _decoder.raw_decode(line, start)
+            members[key] = line[start:at]
+            at = _skip(line, at)
+            mark = line[at : at + 1]
+            if mark == "}":
+                return _end(line, at + 1, members, values)
+            if mark != ",":
+                raise _bad(line, at, "',' or '}' is missing")
+            at = _skip(line, at + 1)
+    except json.JSONDecodeError as problem:
+        raise _bad(line, problem.pos, problem.msg.lower()) from None
+    except RecursionError:
+        raise RowError("the JSON is nested too deeply") from None
+    except RowError:
+        raise
+    except ValueError as problem:
+        raise RowError(f"the line is no valid JSON: {problem}") from None
+
+
+def _skip(line: str, at: int) -> int:
+    found = _blank(line, at)
+    return found.end() if found else at
+
+
+def _bad(line: str, at: int, why: str) -> RowError:
+    near = line[at : at + 20]
+    return RowError(f"the line is no valid JSON: {why} at column {at + 1}" + (f" (near {near!r})" if near else ""))
+
+
+def _end(
+    line: str, at: int, members: dict[str, str], values: dict[str, Any]
+) -> tuple[dict[str, str], dict[str, Any]]:
+    at = _skip(line, at)
+    if at != len(line):
+        raise _bad(line, at, "something follows the object")
+    return members, values
+
+
+def _agent_name(reference: Any) -> str:
+    if reference is None:
+        return ""
+    name = reference.get("name") if isinstance(reference, dict) else None
+    if not isinstance(name, str) or not name:
+        raise RowError('agent_ref must be an object with a name, such as {"name": "simple_agent"}')
+    return name
+
+
+def _index(values: Mapping[str, Any], key: str) -> int | None:
+    value = values.get(key)
+    if value is None:
+        return None
+    if type(value) is not int or not 0 <= value < 2**31:
+        raise RowError(f"{key} must be a whole number from 0")
+    return value
+
+
+# ---- writing
+
+
+def _quote(key: str) -> str:
+    try:
+        return json.dumps(key, ensure_ascii=False).encode().decode()
+    except UnicodeEncodeError:  # a lone surrogate: only its escape can be written
+        return json.dumps(key)
+
+
+def _join(members: Mapping[str, str]) -> bytes:
+    return ("{" + ",".join(f"{_quote(key)}:{value}" for key, value in members.items()) + "}").encode()
+
+
+def _row_members(
+    row: Row, agent: str, task_index: int, index: int, overrides: Mapping[str, Any] | None
+) -> dict[str, str]:
+    members = {key: text for key, text in row.members.items() if key not in _OWN_KEYS}
+    if row.agent:
+        members[AGENT_REF] = row.members[AGENT_REF]
+    elif agent:
+        members[AGENT_REF] = dump_json({"type": "responses_api_agents", "name": agent})
+    members[TASK_INDEX] = str(task_index)
+    members[ROLLOUT_INDEX] = str(index)
+    members[PARAMS] = dump_json({**row.params, **overrides}) if overrides else row.members[PARAMS]
+    return members
+
+
+def _add_reward(members: dict[str, str], reward: Reward) -> None:
+    if reward.extras_json:
+        try:
+            extras, _ = _split(reward.extras_json)
+        except RowError:  # a foreign verifier's mistake: kept as the text it is
+            extras = {"verifier_extras": dump_json(reward.extras_json)}
+        members.update((key, text) for key, text in extras.items() if key not in _OWN_KEYS)
+    if reward.HasField("value"):
+        members["reward"] = dump_json(reward.value)
+    if reward.components:
+        members["reward_components"] = dump_json(dict(sorted(reward.components.items())))
+
+
+def _response_text(rollout: Rollout) -> str:
+    response = response_to_json(rollout.response)
+    for segment_item, keys in _legacy_tokens(rollout.trajectory):
+        item = response["output"][segment_item] if segment_item < len(response.get("output", ())) else None
+        if isinstance(item, dict):
+            item.update(keys)
+    return dump_json(response)
+
+
+def _legacy_tokens(trajectory: Trajectory) -> list[tuple[int, dict[str, Any]]]:
+    """NeMo Gym's three token keys for the last item of each model call, from the delta-encoded segments."""
+    branches: list[list[int]] = []
+    found = []
+    for segment in trajectory.segments:
+        parent = branches[segment.parent] if segment.HasField("parent") else []
+        kept = parent[: len(parent) - segment.dropped_token_count]
+        ids = list(segment.token_ids)
+        branches.append(kept + ids)
+        if not segment.sampled_spans or not segment.item_indices:
+            continue
+        sampled: list[int] = []
+        for span in segment.sampled_spans:
+            sampled += ids[span.start : span.start + span.length]
+        keys = {
+            "prompt_token_ids": kept + ids[: segment.sampled_spans[0].start],
+            "generation_token_ids": sampled,
+            "generation_log_probs": list(segment.logprobs),
+        }
+        found.append((segment.item_indices[-1], keys))
+    return found
+
+
+def _facts(rollout: Rollout, task_index: int) -> dict[str, Any]:
+    return {
+        "task_index": task_index,
+        "index": rollout.index,
+        "attempt": rollout.attempt,
+        "agent": rollout.agent,
+        "outcome": _word(Outcome, rollout.outcome, "OUTCOME_"),
+        "termination_reason": rollout.termination_reason,
+        "model_calls": rollout.model_call_count,
+        "tool_calls": rollout.tool_call_count,
+        "tool_errors": rollout.tool_error_count,
+        "timing": _timing(rollout.timing),
+    }
+
+
+def _timing(timing: Timing) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in ("accept_time", "start_time", "end_time"):
+        if timing.HasField(name):  # type: ignore[arg-type]
+            found[name] = getattr(timing, name).ToJsonString()
+    if timing.HasField("start_time") and timing.HasField("end_time"):
+        found["seconds"] = (timing.end_time.ToNanoseconds() - timing.start_time.ToNanoseconds()) / 1e9
+    for name in ("model", "tool", "seed", "verify"):
+        span: Duration = getattr(timing, f"{name}_duration")
+        if timing.HasField(f"{name}_duration"):  # type: ignore[arg-type]
+            found[f"{name}_seconds"] = span.ToNanoseconds() / 1e9
+    return found
+
+
+def _failure(rollout: Rollout) -> dict[str, Any]:
+    failure = rollout.failure
+    found: dict[str, Any] = {
+        "class": _word(FailureClass, failure.failure_class, "FAILURE_CLASS_"),
+        "stage": _word(Stage, failure.stage, "STAGE_"),
+        "retriable": failure.retriable,
+        **_status(failure.status),
+    }
+    if failure.HasField("upstream_status"):
+        found["upstream_status"] = failure.upstream_status
+    if failure.upstream_body:
+        found["upstream_body"] = failure.upstream_body
+    if failure.attempts:
+        found["attempts"] = [{"attempt": one.attempt, **_status(one.status)} for one in failure.attempts]
+    return found
+
+
+def _status(status: ErrorStatus) -> dict[str, Any]:
+    error = from_status_message(status)
+    return {
+        "code": error.code,
+        "reason": error.reason_name,
+        "message": error.message,
+        "metadata": dict(sorted(error.metadata.items())),
+    }
+
+
+def _word(enum: Any, value: int, prefix: str) -> str:
+    try:
+        name: str = enum.Name(value)
+    except ValueError:  # a value of a newer daemon
+        return str(value)
+    return name.removeprefix(prefix).lower()

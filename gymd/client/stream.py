@@ -1,0 +1,163 @@
+"""The transport of a session: one bidi call, its handshake, its silence, and what its end means."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+
+from gymapi.v1.rollout_service_pb2 import (
+    OpenSession,
+    SessionOpened,
+    StreamRolloutsRequest,
+    StreamRolloutsResponse,
+)
+from gymd.errors import GymdError, error, from_rpc_error
+
+__all__ = ["CONNECT_TIMEOUT_S", "Stream", "no_daemon"]
+
+# From dialling to `opened`. The daemon answers at once; slower is only an address that swallows packets.
+CONNECT_TIMEOUT_S = 10.0
+# The daemon promises a frame per progress interval; after this many in a row without one it is dead or stuck.
+_SILENT_INTERVALS = 4
+_DEFAULT_INTERVAL_S = 10.0
+
+
+def no_daemon(address: str, why: str = "") -> GymdError:
+    """The error for an address where nobody answers."""
+    text = f"no daemon at {address}: start one with `gymctl up`"
+    return error("PEER_UNREACHABLE", f"{text} ({why})" if why else text, peer=address)
+
+
+class Stream:
+    """One call of StreamRollouts; raises only GymdError."""
+
+    def __init__(self, stub: Any, address: str) -> None:
+        self._stub = stub
+        self._address = address
+        self._call: Any = None
+        self._silent = 0
+        self._gone_silent = False
+        self._abandoned = False
+        self._write_failure: GymdError | None = None
+
+    async def open(self, opening: OpenSession) -> SessionOpened:
+        """Dials, sends `open` and waits for `opened`."""
+        self._call = self._stub.StreamRollouts()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await self._call.write(StreamRolloutsRequest(open=opening))
+                frame = await self._call.read()
+        except TimeoutError:
+            self._call.cancel()
+            raise no_daemon(self._address, f"no answer within {CONNECT_TIMEOUT_S:.0f} s") from None
+        except grpc.aio.AioRpcError as failure:
+            raise unary_error(failure, self._address) from None
+        except asyncio.InvalidStateError:
+            # write() on a call that is over already does not say why; the status does.
+            raise await self._status_error(connected=False) from None
+        if frame is grpc.aio.EOF or frame.WhichOneof("frame") != "opened":
+            self._call.cancel()
+            raise error("PROTOCOL_VIOLATION", f"{self._address} did not answer `open` with `opened`")
+        return frame.opened
+
+    async def write(self, frame: StreamRolloutsRequest) -> None:
+        """Sends a frame; returns when the transport took it."""
+        try:
+            await self._call.write(frame)
+        except grpc.aio.AioRpcError as failure:
+            raise self._broken(failure) from None
+        except asyncio.InvalidStateError:
+            raise await self._status_error(connected=True) from None
+
+    async def done_writing(self) -> None:
+        """Half-closes: no more tasks."""
+        try:
+            await self._call.done_writing()
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            pass  # the call is over already: the reader sees its status
+
+    async def frames(self, progress_interval: Duration) -> AsyncIterator[StreamRolloutsResponse]:
+        """Yields what the daemon sends until it ends the stream with OK."""
+        interval = progress_interval.ToNanoseconds() / 1e9 or _DEFAULT_INTERVAL_S
+        loop = asyncio.get_running_loop()
+        timer: asyncio.TimerHandle | None = None
+
+        def tick() -> None:
+            # Counted in ticks of the loop, not in seconds: a caller that blocked the loop for minutes gets
+            # the chance to read what came meanwhile.
+            nonlocal timer
+            self._silent += 1
+            if self._silent >= _SILENT_INTERVALS:
+                self._gone_silent = True
+                self._call.cancel()
+            else:
+                timer = loop.call_later(interval, tick)
+
+        timer = loop.call_later(interval, tick)
+        try:
+            while (frame := await self._call.read()) is not grpc.aio.EOF:
+                self._silent = 0
+                yield frame
+        except grpc.aio.AioRpcError as failure:
+            raise self._broken(failure) from None
+        except asyncio.CancelledError:
+            # Raised when this side cancelled the call, and when the reading task itself is cancelled.
+            if self._write_failure is not None:
+                raise self._write_failure from None
+            if self._abandoned:
+                raise error("CANCELLED", "the stream was broken off") from None
+            if not self._gone_silent:
+                raise
+            silence = f"has been silent for {interval * _SILENT_INTERVALS:.0f} s"
+            text = f"the daemon at {self._address} {silence}: it is stuck or unreachable"
+            raise error("PEER_UNREACHABLE", text, peer=self._address) from None
+        finally:
+            timer.cancel()
+
+    def note_write_failure(self, failure: GymdError) -> None:
+        """Keeps why writing failed, in case reading never learns more."""
+        self._write_failure = failure
+        self._call.cancel()
+
+    def abandon(self) -> None:
+        """Breaks the stream; `frames` raises Cancelled."""
+        self._abandoned = True
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Breaks the stream; without effect on one that has ended."""
+        if self._call is not None:
+            self._call.cancel()
+
+    async def _status_error(self, *, connected: bool) -> GymdError:
+        code, details = await self._call.code(), await self._call.details()
+        if not connected and code is grpc.StatusCode.UNAVAILABLE:
+            return no_daemon(self._address)
+        text = f"the daemon at {self._address} ended the stream: {details or code.name}"
+        return error("PEER_UNREACHABLE", text, peer=self._address)
+
+    def _broken(self, failure: grpc.aio.AioRpcError) -> GymdError:
+        found = from_rpc_error(failure, self._address)
+        if failure.code() is grpc.StatusCode.UNAVAILABLE and not _has_error_info(failure):
+            text = f"the connection to the daemon at {self._address} broke ({failure.details()})"
+            return error("PEER_UNREACHABLE", text, peer=self._address)
+        return found
+
+
+def unary_error(failure: grpc.aio.AioRpcError, address: str) -> GymdError:
+    """The error of a unary call or a handshake, where UNAVAILABLE without details means nobody is there."""
+    if not _has_error_info(failure):
+        if failure.code() is grpc.StatusCode.UNAVAILABLE:
+            return no_daemon(address)
+        if failure.code() is grpc.StatusCode.UNIMPLEMENTED:
+            text = f"{address} is no gymd daemon (or an older one): {failure.details()}"
+            return error("NOT_IMPLEMENTED", text, peer=address)
+    return from_rpc_error(failure, address)
+
+
+def _has_error_info(failure: grpc.aio.AioRpcError) -> bool:
+    return any(key == "grpc-status-details-bin" for key, _ in failure.trailing_metadata() or ())

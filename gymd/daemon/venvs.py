@@ -1,0 +1,191 @@
+"""Virtual environments of `placement: venv`: built once by uv, kept by the hash of what they hold."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import importlib
+import importlib.metadata
+import logging
+import os
+import shutil
+import sys
+import sysconfig
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+from gymd.daemon.requirements import Requirements
+
+__all__ = ["Environments", "VenvError", "core_paths"]
+
+log = logging.getLogger(__name__)
+
+# What a host process and the daemon must agree on; a server that needs others cannot run in this mesh.
+PINNED = ("grpcio", "protobuf", "pydantic", "pydantic-core", "aiohttp", "orjson", "uvloop")
+OWN_PACKAGES = ("gymd", "gymapi", "gymservers", "gymctl")
+CORE_PTH = "zz_gymd_core.pth"
+BUILD_TIMEOUT_S = 1800.0
+LOCK_POLL_S = 0.2
+ERROR_LINES = 12
+
+
+class VenvError(Exception):
+    """An environment could not be built; the text holds uv's own words."""
+
+
+def core_paths() -> list[str]:
+    """Folders that hold the daemon's packages and gymd itself, wherever an editable install keeps them."""
+    folders: dict[str, None] = {}
+    for name in OWN_PACKAGES:
+        with contextlib.suppress(ModuleNotFoundError):
+            for place in importlib.import_module(name).__path__:
+                folders[str(Path(place).parent)] = None
+    for kind in ("purelib", "platlib"):
+        folders[sysconfig.get_path(kind)] = None
+    return list(folders)
+
+
+class Environments:
+    """The environments below one folder.
+
+    Args:
+        folder: where they are kept, one folder for each key.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def ensure(self, requirements: Requirements, progress: Callable[[str], None]) -> str:
+        """The Python of the environment for some requirements; builds it if it is not there.
+
+        An environment that is there is used as it is, without any network. Several daemons may share the
+        folder: a lock lets one build while the others wait.
+
+        Args:
+            progress: told what is going on, for people.
+
+        Raises:
+            VenvError: uv is missing or failed.
+        """
+        target = self._folder / requirements.key
+        self._folder.mkdir(parents=True, exist_ok=True)
+        async with _locked(self._folder / f"{requirements.key}.lock", progress):
+            if not target.is_dir():
+                await self._build(requirements, target, progress)
+            _write_core(target)
+        return str(_python(target))
+
+    async def _build(self, requirements: Requirements, target: Path, progress: Callable[[str], None]) -> None:
+        uv = _find_uv()
+        work = target.with_suffix(".new")
+        shutil.rmtree(work, ignore_errors=True)  # left by a build that was killed
+        log.info("venv_build_started", extra={"key": requirements.key, "folder": requirements.folder})
+        try:
+            progress("building its environment: uv venv")
+            venv = [uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(work)]
+            await _run_uv(venv, None, progress)
+            if requirements.text:
+                progress("building its environment: uv pip install")
+                await self._install(uv, requirements, work, progress)
+            work.rename(target)
+        except BaseException:
+            shutil.rmtree(work, ignore_errors=True)
+            raise
+        log.info("venv_build_finished", extra={"key": requirements.key})
+
+    async def _install(
+        self, uv: str, requirements: Requirements, work: Path, progress: Callable[[str], None]
+    ) -> None:
+        wanted, limits = work / "gymd-requirements.txt", work / "gymd-constraints.txt"
+        wanted.write_text(requirements.text + "\n", encoding="utf-8")
+        limits.write_text(_constraints(), encoding="utf-8")
+        install = [uv, "pip", "install", "--python", str(_python(work)), "-r", str(wanted), "-c", str(limits)]
+        await _run_uv(install, requirements.folder or None, progress)
+
+
+def _constraints() -> str:
+    lines = []
+    for name in PINNED:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            lines.append(f"{name}=={importlib.metadata.version(name)}\n")
+    return "".join(lines)
+
+
+def _python(folder: Path) -> Path:
+    return folder / "bin" / "python"
+
+
+def _write_core(target: Path) -> None:
+    """Makes the daemon's packages visible behind the environment's own.
+
+    Lines of a .pth file are appended to sys.path after the site-packages they stand in, so whatever the
+    server's requirements installed comes first. Written anew when the daemon lives elsewhere now.
+    """
+    site = next((target / "lib").glob("python*/site-packages"))
+    text = "".join(f"{path}\n" for path in core_paths())
+    file = site / CORE_PTH
+    if not file.is_file() or file.read_text(encoding="utf-8") != text:
+        fresh = file.with_suffix(".new")
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(file)
+
+
+def _find_uv() -> str:
+    try:
+        from uv import find_uv_bin  # type: ignore[import-not-found,unused-ignore]
+
+        return str(find_uv_bin())
+    except (ImportError, FileNotFoundError):
+        found = shutil.which("uv")
+    if found is None:
+        raise VenvError("uv is not installed, and environments are built with it; run: pip install uv")
+    return found
+
+
+async def _run_uv(command: Sequence[str], cwd: str | None, progress: Callable[[str], None]) -> None:
+    env = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONHOME")}
+    env["UV_NO_PROGRESS"] = "1"
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, cwd=cwd, env=env, start_new_session=True
+    )
+    lines: deque[str] = deque(maxlen=ERROR_LINES)
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(BUILD_TIMEOUT_S):
+            while raw := await process.stdout.readline():
+                if line := raw.decode(errors="replace").strip():
+                    lines.append(line)
+                    progress(f"building its environment: {line}")
+            code = await process.wait()
+    except TimeoutError:
+        raise VenvError(f"uv did not finish within {BUILD_TIMEOUT_S:g} s: {' '.join(lines)}") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if code:
+        what = " ".join(command[1:3])
+        raise VenvError(f"uv {what} failed with code {code}: {' '.join(lines)}")
+
+
+@contextlib.asynccontextmanager
+async def _locked(path: Path, progress: Callable[[str], None]) -> AsyncIterator[None]:
+    """Holds a lock file. Polls, because a blocking flock in a thread could not be cancelled."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        said = False
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not said:
+                    progress("waiting for another daemon that builds the same environment")
+                    said = True
+                await asyncio.sleep(LOCK_POLL_S)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Model server for deployments of Azure OpenAI."""

@@ -1,0 +1,1 @@
+"""Model server for OpenAI's Responses API and everything that speaks it."""

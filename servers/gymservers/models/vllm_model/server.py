@@ -1,0 +1,144 @@
+"""Answers through the chat or completions API of vLLM and compatible engines, with token ids on request."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+from typing import Any
+
+from gymapi.v1.responses_pb2 import Response, ResponseCreateParams
+from gymd.convert import (
+    ChatOptions,
+    ConvertError,
+    chat_from_params,
+    empty_completion,
+    response_from_chat,
+    tokenize_request,
+)
+from gymd.sdk import ModelCall
+from gymd.sdk.http import Endpoint
+from gymd.sdk.http_model import HttpModelServer, overflow_response, refused
+from gymd.sdk.http_outcomes import Trial
+from gymservers.models.vllm_model.completions import chat_of_completion, completion_body, tokenize_body
+from gymservers.models.vllm_model.config_model import VLLMModelConfig
+
+__all__ = ["VLLMModel"]
+
+# NeMo Gym inlines audio named by these; refusing beats answering without having heard it.
+_AUDIO = ("audio_data", "audio_path", "audio_paths")
+
+
+class VLLMModel(HttpModelServer):
+    """Answers through vLLM or an engine with the same API."""
+
+    Config = VLLMModelConfig
+    config: VLLMModelConfig
+
+    async def start(self) -> None:
+        """Checks the URLs and opens the connection pool."""
+        config = self.config
+        urls = [config.base_url] if isinstance(config.base_url, str) else config.base_url
+        key, headers = config.api_key.get_secret_value(), config.default_headers or {}
+        self._engines = [Endpoint(url, key, config.model, headers) for url in urls]
+        # vLLM serves /tokenize beside /v1, not below it.
+        self._roots = [
+            dataclasses.replace(engine, base_url=engine.base_url.removesuffix("/v1"))
+            for engine in self._engines
+        ]
+        self._turn = itertools.count()
+        self._plain = ChatOptions(
+            uses_reasoning_parser=config.uses_reasoning_parser,
+            uses_interleaved_reasoning=config.uses_interleaved_reasoning,
+            preserve_reasoning_in_assistant_content=config.preserve_reasoning_in_assistant_content,
+        )
+        self._with_tokens = dataclasses.replace(
+            self._plain, return_token_id_information=True, return_token_ids=config.return_token_ids
+        )
+        self._path = "/completions" if config.use_completions_api else "/chat/completions"
+        await super().start()
+
+    def concurrency(self) -> int | None:
+        """As configured."""
+        return self.config.max_concurrent_requests
+
+    def labels(self) -> dict[str, str]:
+        """The model, for people."""
+        return {"model": self.config.model, "api": self._path.strip("/")}
+
+    async def create_response(self, params: ResponseCreateParams, call: ModelCall) -> Response:
+        """Answers through the engine that this rollout sticks to."""
+        wanted = call.return_tokens
+        wanted = self.config.return_token_id_information if wanted is None else wanted
+        options = self._with_tokens if wanted else self._plain
+        try:
+            body = self.request_body(params, options)
+        except ConvertError as problem:
+            raise refused(problem) from None
+        if not self.config.sequential_reasoning_allowed and _says_nothing(body):
+            return response_from_chat(empty_completion("content_filter", self.config.model), params)
+        index = self.engine_index(call.rollout_id)
+        answer = await self.post(self._engines[index], self._path, body, call)
+        if answer is None:
+            return overflow_response(params, self.config.model)
+        trial = Trial(self._engines[index], self._path, attempts=1)
+        try:
+            chat = chat_of_completion(answer) if self.config.use_completions_api else answer
+            prompt = None
+            if wanted and not _has_ids(chat):
+                prompt = await self._tokenize(index, body, call)
+            return response_from_chat(chat, params, options, prompt_token_ids=prompt)
+        except (ConvertError, AttributeError) as problem:
+            raise trial.malformed(f"is no completion that can be used ({problem})", answer) from None
+
+    def engine_index(self, rollout_id: str) -> int:
+        """The engine for a rollout: the same for each of its calls, in every process."""
+        if len(self._engines) == 1:
+            return 0
+        if not rollout_id:
+            return next(self._turn) % len(self._engines)
+        return int.from_bytes(hashlib.sha256(rollout_id.encode()).digest()[:8]) % len(self._engines)
+
+    def request_body(self, params: ResponseCreateParams, options: ChatOptions) -> dict[str, Any]:
+        """The JSON body for create params."""
+        config = self.config
+        for key in _AUDIO:
+            if key in params.metadata:
+                raise ConvertError("audio by metadata is not supported in this version", f"metadata.{key}")
+        if config.use_completions_api:
+            body = completion_body(params, options)
+        else:
+            body = chat_from_params(params, options)
+            if config.chat_template_kwargs:
+                own = body.get("chat_template_kwargs") or {}
+                body["chat_template_kwargs"] = {**config.chat_template_kwargs, **own}
+        for key, value in (config.extra_body or {}).items():
+            body.setdefault(key, value)
+        body.update(config.sampling_overrides or {})
+        body["model"] = config.model
+        return body
+
+    async def _tokenize(self, index: int, body: dict[str, Any], call: ModelCall) -> list[int]:
+        """The ids of the prompt, for engines that report ids only inside the logprobs."""
+        wanted = tokenize_body(body) if self.config.use_completions_api else tokenize_request(body)
+        root = self._roots[index]
+        answer = await self.http.post_json(root, "/tokenize", wanted, call.context.deadline)
+        tokens = answer.get("tokens") if isinstance(answer, dict) else None
+        if not isinstance(tokens, list):
+            raise Trial(root, "/tokenize", attempts=1).malformed("has no list `tokens`", answer)
+        return tokens
+
+
+def _says_nothing(body: dict[str, Any]) -> bool:
+    """Whether the history ends with an assistant message that has neither text nor calls."""
+    messages = body.get("messages")
+    if not messages or messages[-1]["role"] != "assistant":
+        return False
+    return not messages[-1].get("content") and not messages[-1].get("tool_calls")
+
+
+def _has_ids(chat: Any) -> bool:
+    """Whether the answer brings the ids of the prompt itself."""
+    choices = chat.get("choices") or [{}]
+    message = choices[0].get("message") or {}
+    return chat.get("prompt_token_ids") is not None or message.get("prompt_token_ids") is not None

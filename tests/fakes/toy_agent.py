@@ -1,0 +1,63 @@
+"""Agent servers that need no model: they answer every rollout by themselves, after a while or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from gymapi.v1.agent_service_pb2 import RunRolloutRequest, RunRolloutResponse
+from gymapi.v1.rollout_pb2 import Outcome, Rollout
+from gymd.mesh import CallContext
+from gymd.sdk import AgentServer, ServerConfig
+
+
+class ToyConfig(ServerConfig):
+    """How the toy behaves."""
+
+    delay_s: float = 0.0
+    fail_start: str = ""
+    api_key: str = ""
+    package: str = ""
+
+
+class ToyAgent(AgentServer):
+    """Answers with reward 1 and the process id as the extras."""
+
+    Config = ToyConfig  # type: ignore[assignment]
+    config: ToyConfig  # type: ignore[assignment]
+
+    async def start(self) -> None:
+        """Fails if told to."""
+        if self.config.fail_start:
+            raise RuntimeError(self.config.fail_start)
+        if self.config.api_key:
+            print("my key is", self.config.api_key)  # noqa: T201 - what a careless author does
+
+    def labels(self) -> dict[str, str]:
+        """The version of a package, to see in which environment it runs."""
+        if not self.config.package:
+            return {}
+        module = __import__(self.config.package)
+        return {"file": str(module.__file__), "pid": str(os.getpid())}
+
+    async def run(self, run: Any) -> None:
+        """Never called: RunRollout is answered below."""
+
+    def servicer(self) -> Any:
+        """Its own wire shell."""
+        return self
+
+    async def RunRollout(self, request: RunRolloutRequest, context: CallContext) -> RunRolloutResponse:
+        """One rollout; the task's text `exit` ends the process, `hang` never answers."""
+        text = request.task.create_params.input_text
+        if text == "exit":
+            os._exit(17)
+        if text == "hang":
+            await asyncio.Event().wait()
+        if self.config.delay_s:
+            await asyncio.sleep(self.config.delay_s)
+        rollout = Rollout(outcome=Outcome.OUTCOME_COMPLETED)
+        rollout.reward.value = 1.0
+        rollout.reward.extras_json = str(os.getpid())
+        return RunRolloutResponse(rollout=rollout)
