@@ -78,7 +78,8 @@ def _fail(failure: Exception, settings: Settings) -> int:
     shown = explain(failure)
     if shown is None:
         kind = type(failure).__name__
-        shown = CliError(f"a bug in gymctl: {kind}: {failure}", "Run again with --debug and report what it shows.")
+        shown = CliError(
+            f"a bug in gymctl: {kind}: {failure}", "Run again with --debug and report what it shows."
+        )
     shown.show()
     return shown.exit_code
-

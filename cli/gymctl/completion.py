@@ -14,7 +14,7 @@ __all__ = ["completion"]
 _WHERE = {"bash": "~/.bashrc", "zsh": "~/.zshrc", "fish": "~/.config/fish/completions/gymctl.fish"}
 
 
-@click.command()
+@click.command(short_help="Print the completion script of a shell.")
 @click.argument("shell", type=click.Choice(sorted(_WHERE)))
 @common
 @click.pass_context

@@ -54,7 +54,9 @@ def explain(failure: BaseException) -> click.ClickException | None:
         return failure
     if isinstance(failure, OSError):
         text = f"{failure.strerror or failure}" + (f": {failure.filename}" if failure.filename else "")
-        return CliError(text[:1].upper() + text[1:], "Check the path, its permissions, and the space on the disk.")
+        return CliError(
+            text[:1].upper() + text[1:], "Check the path, its permissions, and the space on the disk."
+        )
     # Looked up by module: importing them here would cost the start of every command.
     if (errors := sys.modules.get("gymd.errors")) and isinstance(failure, errors.GymdError):
         what, marker, _ = failure.message.partition(": start one with `gymctl up`")

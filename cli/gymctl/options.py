@@ -14,7 +14,15 @@ from gymctl.errors import CliError
 if TYPE_CHECKING:
     from gymd.client import RolloutClient
 
-__all__ = ["ADDRESS_VARIABLE", "Group", "Settings", "address_option", "common", "daemon_address", "with_client"]
+__all__ = [
+    "ADDRESS_VARIABLE",
+    "Group",
+    "Settings",
+    "address_option",
+    "common",
+    "daemon_address",
+    "with_client",
+]
 
 ADDRESS_VARIABLE = "GYMD_ADDRESS"
 

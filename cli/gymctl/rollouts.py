@@ -17,7 +17,7 @@ def rollouts() -> None:
     """Run tasks and collect their scored rollouts."""
 
 
-@rollouts.command()
+@rollouts.command(short_help="Run every task of a JSONL file and write the rollouts.")
 @click.option("-i", "--input", "source", required=True, metavar="FILE", help="Tasks as JSONL; - reads stdin.")
 @click.option(
     "--output",
@@ -78,10 +78,10 @@ def collect(
 ) -> int:
     """Run every task of a JSONL file and write the scored rollouts.
 
-    The whole input is checked first: every mistake is named with its line before anything is spent. Lines are
-    written as rollouts complete. Ctrl-C keeps what is done; --resume continues there. Rollouts without a result
-    go to a file of their own. Exits with 0 if every rollout is in the output, else with 1. With -o json, one
-    JSON document with counts and metrics is printed at the end.
+    The whole input is checked first: every mistake is named with its line before anything is spent. Lines
+    are written as rollouts complete. Ctrl-C keeps what is done; --resume continues there. Rollouts without a
+    result go to a file of their own. Exits with 0 if every rollout is in the output, else with 1. With
+    -o json, one JSON document with counts and metrics is printed at the end.
 
     \b
     Examples:
@@ -95,7 +95,9 @@ def collect(
     if source != "-" and not Path(source).is_file():
         raise CliError(f"there is no file {source}", "Check the path given with --input.")
     if target.exists() and target.stat().st_size and not (resume or overwrite):
-        raise CliError(f"{target} exists already", "Continue it with --resume, or start anew with --overwrite.")
+        raise CliError(
+            f"{target} exists already", "Continue it with --resume, or start anew with --overwrite."
+        )
 
     # Here, so that the mistakes above are told at once.
     from gymctl.collect.command import collect_command

@@ -28,12 +28,12 @@ SERVER_COLUMNS: list[Column] = [
 ]
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, short_help="Look at servers, restart them, drain them.")
 def servers() -> None:
     """Look at the servers of a running daemon, restart them, drain them."""
 
 
-@servers.command("list")
+@servers.command("list", short_help="List the servers.")
 @click.option("--kind", type=click.Choice(["model", "agent", "resources"]), help="Only servers of this kind.")
 @address_option
 @common
@@ -51,7 +51,7 @@ def list_(settings: Settings, kind: str | None) -> None:
     show(settings.output_format, document, SERVER_COLUMNS, [server_row(one) for one in document])
 
 
-@servers.command()
+@servers.command(short_help="Print all facts of a server.")
 @click.argument("name")
 @address_option
 @common
@@ -73,7 +73,7 @@ def describe(settings: Settings, name: str) -> None:
         show("table", None, ["FIELD", ("VALUE", "fold")], rows)
 
 
-@servers.command()
+@servers.command(short_help="Print the last lines of a server's log.")
 @click.argument("name")
 @click.option("-n", "--lines", type=click.IntRange(1, 2000), default=100, show_default=True, help="How many.")
 @address_option
@@ -97,7 +97,7 @@ def logs(settings: Settings, name: str, lines: int) -> None:
             click.echo(line)
 
 
-@servers.command()
+@servers.command(short_help="Restart the process of a server.")
 @click.argument("name")
 @address_option
 @common
@@ -113,7 +113,7 @@ def restart(settings: Settings, name: str) -> None:
     show(settings.output_format, {"restarted": names}, ["RESTARTED"], [(one,) for one in names])
 
 
-@servers.command()
+@servers.command(short_help="Give a server no new work.")
 @click.argument("name")
 @address_option
 @common

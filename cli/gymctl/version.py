@@ -12,7 +12,7 @@ __all__ = ["version"]
 _PACKAGES = ("gymd", "grpcio", "protobuf", "pydantic", "aiohttp", "xllamacpp")
 
 
-@click.command()
+@click.command(short_help="Print versions.")
 @common
 @click.pass_obj
 def version(settings: Settings) -> None:

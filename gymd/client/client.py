@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,7 +14,9 @@ from gymapi.v1 import rollout_service_pb2 as rollouts
 from gymapi.v1.agent_service_pb2 import AgentServiceCreateResponseRequest, Deadlines
 from gymapi.v1.agent_service_pb2_grpc import AgentServiceStub
 from gymapi.v1.registry_service_pb2_grpc import RegistryServiceStub
-from gymapi.v1.responses_pb2 import Response, ResponseCreateParams
+from gymapi.v1.resources_service_pb2 import ListToolsRequest
+from gymapi.v1.resources_service_pb2_grpc import ResourcesServiceStub
+from gymapi.v1.responses_pb2 import FunctionTool, Response, ResponseCreateParams
 from gymapi.v1.rollout_service_pb2_grpc import RolloutServiceStub
 from gymd.client.session import RolloutSession
 from gymd.client.stream import Stream, unary_error
@@ -136,22 +139,33 @@ class RolloutClient:
             NotFound, NotReady: no replica of that agent is registered, or none is ready.
             GymdError: the agent failed.
         """
-        listed = (await self.list_servers(agent, registry.SERVER_KIND_AGENT)).servers
-        if not listed:
-            raise error("SERVER_NOT_FOUND", f"no agent is called {agent}", server=agent)
-        ready = [server for server in listed if server.state == registry.SERVER_STATE_READY]
-        if not ready:
-            state = registry.ServerState.Name(listed[0].state).removeprefix("SERVER_STATE_").lower()
-            why = f"agent {agent} is {state}" + (f": {listed[0].condition}" if listed[0].condition else "")
-            raise error("SERVER_NOT_READY", why, server=agent)
-        channel = dial(ready[0].address)
-        async with channel:
-            stub = AgentServiceStub(PlainChannel(channel, agent, ready[0].address))
-            answer = await stub.CreateResponse(
-                AgentServiceCreateResponseRequest(params=params), timeout=timeout
-            )
+        async with self._dialled(agent, registry.SERVER_KIND_AGENT) as channel:
+            request = AgentServiceCreateResponseRequest(params=params)
+            answer = await AgentServiceStub(channel).CreateResponse(request, timeout=timeout)
         response: Response = answer.response
         return response
+
+    async def list_tools(self, resources: str) -> list[FunctionTool]:
+        """The tools of a resources server, as a dataset row would declare them."""
+        async with self._dialled(resources, registry.SERVER_KIND_RESOURCES) as channel:
+            answer = await ResourcesServiceStub(channel).ListTools(ListToolsRequest(), timeout=CALL_TIMEOUT_S)
+        return list(answer.tools)
+
+    @asynccontextmanager
+    async def _dialled(self, name: str, kind: int) -> AsyncIterator[PlainChannel]:
+        """A channel to a ready replica of a server."""
+        listed = (await self.list_servers(name, kind)).servers
+        word = registry.ServerKind.Name(kind).removeprefix("SERVER_KIND_").lower()
+        if not listed:
+            text = f"no {word} server is called {name}"
+            raise error("SERVER_NOT_FOUND", text, server=name)
+        ready = next((server for server in listed if server.state == registry.SERVER_STATE_READY), None)
+        if ready is None:
+            state = registry.ServerState.Name(listed[0].state).removeprefix("SERVER_STATE_").lower()
+            why = f": {listed[0].condition}" if listed[0].condition else ""
+            raise error("SERVER_NOT_READY", f"{word} server {name} is {state}{why}", server=name)
+        async with dial(ready.address) as channel:
+            yield PlainChannel(channel, name, ready.address)
 
     async def _call(self, method: Any, request: Any) -> Any:
         try:

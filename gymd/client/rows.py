@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from json.decoder import scanstring
+from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
 import orjson
@@ -21,7 +21,16 @@ from gymapi.v1.rollout_pb2 import FailureClass, Outcome, Reward, Rollout, Stage,
 from gymd.convert import params_from_json, response_to_json
 from gymd.errors import from_status_message
 
-__all__ = ["Row", "RowError", "dump_json", "failure_line", "is_success", "make_task", "parse_row", "rollout_line"]
+__all__ = [
+    "Row",
+    "RowError",
+    "dump_json",
+    "failure_line",
+    "is_success",
+    "make_task",
+    "parse_row",
+    "rollout_line",
+]
 
 PARAMS = "responses_create_params"
 AGENT_REF = "agent_ref"
@@ -29,7 +38,17 @@ TASK_INDEX = "_ng_task_index"
 ROLLOUT_INDEX = "_ng_rollout_index"
 # What only the daemon's answer may set; the verifier's extras and the row's own keys give way.
 _OWN_KEYS = frozenset(
-    {PARAMS, AGENT_REF, TASK_INDEX, ROLLOUT_INDEX, "response", "reward", "reward_components", "rollout", "failure"}
+    {
+        PARAMS,
+        AGENT_REF,
+        TASK_INDEX,
+        ROLLOUT_INDEX,
+        "response",
+        "reward",
+        "reward_components",
+        "rollout",
+        "failure",
+    }
 )
 
 _SUCCESSES = frozenset(
@@ -90,9 +109,7 @@ def make_task(row: Row, default_agent: str = "", overrides: Mapping[str, Any] | 
         ValueError: the create params cannot be converted.
     """
     params = {**row.params, **overrides} if overrides else row.params
-    fields = [
-        f"{_quote(key)}:{text}" for key, text in row.members.items() if key not in (PARAMS, AGENT_REF)
-    ]
+    fields = [f"{_quote(key)}:{text}" for key, text in row.members.items() if key not in (PARAMS, AGENT_REF)]
     return Task(
         agent=row.agent or default_agent,
         create_params=params_from_json(params),
@@ -193,7 +210,9 @@ def _skip(line: str, at: int) -> int:
 
 def _bad(line: str, at: int, why: str) -> RowError:
     near = line[at : at + 20]
-    return RowError(f"the line is no valid JSON: {why} at column {at + 1}" + (f" (near {near!r})" if near else ""))
+    return RowError(
+        f"the line is no valid JSON: {why} at column {at + 1}" + (f" (near {near!r})" if near else "")
+    )
 
 
 def _end(
@@ -240,14 +259,15 @@ def _join(members: Mapping[str, str]) -> bytes:
 def _row_members(
     row: Row, agent: str, task_index: int, index: int, overrides: Mapping[str, Any] | None
 ) -> dict[str, str]:
-    members = {key: text for key, text in row.members.items() if key not in _OWN_KEYS}
-    if row.agent:
-        members[AGENT_REF] = row.members[AGENT_REF]
-    elif agent:
+    members = {
+        key: text for key, text in row.members.items() if key not in _OWN_KEYS or key in (PARAMS, AGENT_REF)
+    }
+    if overrides:
+        members[PARAMS] = dump_json({**row.params, **overrides})
+    if agent and not row.agent:
         members[AGENT_REF] = dump_json({"type": "responses_api_agents", "name": agent})
     members[TASK_INDEX] = str(task_index)
     members[ROLLOUT_INDEX] = str(index)
-    members[PARAMS] = dump_json({**row.params, **overrides}) if overrides else row.members[PARAMS]
     return members
 
 
@@ -314,13 +334,13 @@ def _facts(rollout: Rollout, task_index: int) -> dict[str, Any]:
 def _timing(timing: Timing) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in ("accept_time", "start_time", "end_time"):
-        if timing.HasField(name):  # type: ignore[arg-type]
+        if timing.HasField(name):
             found[name] = getattr(timing, name).ToJsonString()
     if timing.HasField("start_time") and timing.HasField("end_time"):
         found["seconds"] = (timing.end_time.ToNanoseconds() - timing.start_time.ToNanoseconds()) / 1e9
     for name in ("model", "tool", "seed", "verify"):
         span: Duration = getattr(timing, f"{name}_duration")
-        if timing.HasField(f"{name}_duration"):  # type: ignore[arg-type]
+        if timing.HasField(f"{name}_duration"):
             found[f"{name}_seconds"] = span.ToNanoseconds() / 1e9
     return found
 

@@ -9,7 +9,7 @@ import orjson
 
 __all__ = ["dumps", "kind_of", "load_text", "loads", "text_of"]
 
-_NAMES = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+_NAMES = {dict: "an object", list: "a list", type(None): "null"}
 
 
 def loads(data: bytes | str) -> Any:
@@ -47,9 +47,9 @@ def load_text(text: str) -> Any:
 
 def kind_of(value: Any) -> str:
     """Names the JSON type of a value for an error text, with the value itself if it is short."""
-    name = _NAMES.get(type(value))
-    if name is None or isinstance(value, bool):
-        return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, str):
-        return f"{name} {json.dumps(value if len(value) <= 40 else value[:37] + '...', ensure_ascii=False)}"
-    return name
+        shown = value if len(value) <= 40 else value[:37] + "..."
+        return f"a string {json.dumps(shown, ensure_ascii=False)}"
+    return _NAMES.get(type(value)) or str(value)

@@ -11,6 +11,7 @@ from typing import Any
 from gymapi.v1 import responses_pb2 as pb
 from gymd.convert._errors import ConvertError
 from gymd.convert._json import kind_of, load_text, loads
+from gymd.convert._schema import descriptor, object_key
 from gymd.convert.options import ChatOptions
 from gymd.convert.reasoning import move_reasoning_out, wrap_think
 from gymd.convert.text import message_text
@@ -28,8 +29,13 @@ _SAME_NAME: tuple[str, ...] = (
     "safety_identifier",
     "prompt_cache_key",
 )
-# State that only the provider of the Responses API has.
-_STATEFUL = ("previous_response_id", "prompt", "conversation_id", "conversation_object")
+# State that only the provider of the Responses API has: by field, the JSON key.
+_STATEFUL = {
+    "previous_response_id": "previous_response_id",
+    "prompt": "prompt",
+    "conversation_id": "conversation",
+    "conversation_object": "conversation",
+}
 # Metadata that is meant for the model server: JSON texts of request fields.
 _TEMPLATE_KWARGS = "chat_template_kwargs"
 _EXTRA_BODY = "extra_body"
@@ -42,13 +48,14 @@ _TOKENIZE_KEYS: tuple[str, ...] = (
     "required_prefix_token_ids",
 )
 _DEFAULT = ChatOptions()
+_PARAMS = frozenset(object_key(field) for field in descriptor(pb.ResponseCreateParams).fields)
 
 
 def chat_from_params(params: pb.ResponseCreateParams, options: ChatOptions = _DEFAULT) -> dict[str, Any]:
     """Builds the body of POST /v1/chat/completions; raises ConvertError for what chat cannot express."""
-    for name in _STATEFUL:
+    for name, key in _STATEFUL.items():
         if params.HasField(name):
-            raise ConvertError("a chat endpoint keeps no state and cannot follow it", name)
+            raise ConvertError("a chat endpoint keeps no state and cannot follow it", key)
     body: dict[str, Any] = {"messages": chat_messages(params, options)}
     for name in _SAME_NAME:
         if params.HasField(name):
@@ -159,6 +166,8 @@ class _History:
             self.tool_calls.extend(extras.get("tool_calls") or [])
         elif role in ("user", "system", "developer"):
             self.flush()
+            if role == "developer" and self.options.replace_developer_role_with_system:
+                role = "system"
             self.messages.append({"role": role, "content": _content(message)})
         elif role == "tool":
             self.flush()
@@ -207,10 +216,7 @@ def _chat_part(part: pb.ContentPart) -> dict[str, Any]:
         image = part.input_image
         if not image.HasField("image_url"):
             raise ConvertError("chat completions take images by image_url only")
-        url = {"url": image.image_url}
-        if image.HasField("detail"):
-            url["detail"] = image.detail
-        return {"type": "image_url", "image_url": url}
+        return {"type": "image_url", "image_url": {"url": image.image_url, "detail": image.detail or "auto"}}
     if kind == "input_video":
         video = part.input_video
         if video.HasField("video_url") == video.HasField("video"):
@@ -245,8 +251,10 @@ def _merge_instructions(instructions: str, messages: list[dict[str, Any]]) -> li
 def _set_tools(params: pb.ResponseCreateParams, body: dict[str, Any]) -> None:
     choice = params.tool_choice.WhichOneof("kind") if params.HasField("tool_choice") else None
     if not params.tools:
-        if choice == "mode" and params.tool_choice.mode == "required":
-            raise ConvertError('"required" needs at least one tool', "tool_choice")
+        # Without tools a choice among them is dropped, unless it demands one.
+        if choice is not None and params.tool_choice.mode not in ("auto", "none"):
+            wanted = params.tool_choice.mode or choice
+            raise ConvertError(f"{wanted!r} needs at least one tool", "tool_choice")
         return
     body["tools"] = [_chat_tool(tool, index) for index, tool in enumerate(params.tools)]
     if choice == "mode":
@@ -309,9 +317,8 @@ def _set_extras(params: pb.ResponseCreateParams, body: dict[str, Any]) -> None:
 
     They never replace a field that is set already.
     """
-    known = type(params).DESCRIPTOR.fields_by_name
     for key, value in _extras(params).items():
-        if key in known or key in type(params).DESCRIPTOR.oneofs_by_name:
+        if key in _PARAMS:
             raise ConvertError(f"cannot be used as it is: {kind_of(value)}", key)
         if key == "n" and value not in (1, None):
             raise ConvertError(f"must be 1, got {kind_of(value)}", "n")

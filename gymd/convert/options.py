@@ -15,10 +15,14 @@ class ChatOptions:
     """The endpoint separates reasoning from content: it is read from `<think>` tags and reasoning fields."""
 
     uses_interleaved_reasoning: bool = False
-    """Earlier reasoning is sent back in the fields `reasoning_content` and `reasoning`."""
+    """Earlier reasoning is sent back in the fields `reasoning_content` and `reasoning`. vLLM knows them, a
+    hosted endpoint may refuse them."""
 
     preserve_reasoning_in_assistant_content: bool = False
     """Earlier reasoning stays in the content of assistant messages, in think tags."""
+
+    replace_developer_role_with_system: bool = False
+    """Developer messages are sent as system messages, for chat templates that know no developer."""
 
     return_token_id_information: bool = False
     """Ask for token ids and logprobs, and attach them to the last item of the answer."""

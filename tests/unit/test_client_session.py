@@ -285,7 +285,7 @@ async def test_registry_helpers(daemon: FakeDaemon, client: RolloutClient) -> No
     with pytest.raises(GymdError, match="no server is called") as caught:
         await client.drain_server("nobody")
     assert caught.value.metadata == {"server": "nobody"}
-    with pytest.raises(GymdError, match="no agent is called"):
+    with pytest.raises(GymdError, match="no agent server is called"):
         await client.ask_agent(
             "nobody", __import__("gymapi.v1.responses_pb2").v1.responses_pb2.ResponseCreateParams()
         )

@@ -148,6 +148,15 @@ MESSAGES = {
         {"instructions": "one", "input": "hi"},
         [{"role": "system", "content": "one"}, {"role": "user", "content": [{"type": "text", "text": "hi"}]}],
     ),
+    "an image without detail is left to the engine": (
+        {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]},
+        [
+            {
+                "role": "user",
+                "content": [{"type": "image_url", "image_url": {"url": "x", "detail": "auto"}}],
+            }
+        ],
+    ),
     "a tool result may be a list of texts": (
         {"input": [call(), result(output=[{"type": "input_text", "text": "a"}])]},
         [
@@ -199,6 +208,12 @@ REASONING = {
 def test_reasoning_in_the_history(options: ChatOptions, expected: dict[str, Any]) -> None:
     message = body(options, input=HISTORY)["messages"][0]
     assert message == {"role": "assistant", **expected}
+
+
+def test_developers_may_be_sent_as_system() -> None:
+    options = ChatOptions(replace_developer_role_with_system=True)
+    messages = body(options, input=[{"role": "developer", "content": "a"}, user()])["messages"]
+    assert messages == [{"role": "system", "content": "a"}, user()]
 
 
 def test_tokens_ride_on_the_assistant_message_they_belong_to() -> None:
@@ -333,8 +348,13 @@ ERRORS = {
     "tool choice": ({"tools": [TOOL], "tool_choice": {"type": "shell"}}, r"tool_choice: .* type 'shell'"),
     "required without tools": (
         {"tool_choice": "required"},
-        r'tool_choice: "required" needs at least one tool',
+        r"tool_choice: 'required' needs at least one tool",
     ),
+    "a function without tools": (
+        {"tool_choice": {"type": "function", "name": "f"}},
+        r"tool_choice: 'function' needs at least one tool",
+    ),
+    "conversation": ({"conversation": {"id": "c"}}, r"conversation: .* keeps no state"),
     "state": ({"previous_response_id": "r"}, r"previous_response_id: .* keeps no state"),
     "misfit": ({"temperature": "hot"}, r'temperature: cannot be used as it is: a string "hot"'),
     "n": ({"n": 2}, r"n: must be 1, got 2"),

@@ -1,4 +1,4 @@
-"""OpenAI JSON to messages and back is the identity, down to the bytes on the wire and the types of numbers."""
+"""OpenAI JSON to messages and back is the identity, over the wire and down to the types of numbers."""
 
 from __future__ import annotations
 

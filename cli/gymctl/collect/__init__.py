@@ -1,1 +1,1 @@
-"""What `gymctl rollouts collect` does: check the input, stream it through the daemon, write what comes back."""
+"""What `gymctl rollouts collect` does: check the input, stream it to the daemon, write what comes back."""

@@ -13,16 +13,16 @@ from typing import Any
 
 import click
 
+from gymapi.v1.registry_service_pb2 import SERVER_KIND_AGENT
 from gymctl.collect.files import LineFile, Paths, Record, read_record, write_atomically, write_record
 from gymctl.collect.plan import DoneSet, Plan, jobs
 from gymctl.collect.run import Collection, Tally
 from gymctl.collect.source import Check, Source, check_rows
 from gymctl.errors import CliError, explain
 from gymctl.options import ADDRESS_VARIABLE, Settings, daemon_address
-from gymctl.output import console, make_table, note, seconds, show_json
+from gymctl.output import Column, console, make_table, note, seconds, show_json
 from gymd.client import RolloutClient
 from gymd.errors import GymdError
-from gymapi.v1.registry_service_pb2 import SERVER_KIND_AGENT
 
 __all__ = ["collect_command"]
 
@@ -88,14 +88,14 @@ async def _collect(run: _Run, address: str) -> tuple[Tally, GymdError | None]:
             note(f"Removed a torn last line ({removed:,} bytes) from {paths.output}.")
         with closing(output):
             if run.resume:
-                _load(output, done, tally)
+                scope = None if check.names_indices else (_row_count(check, plan), plan.repeats)
+                _load(output, done, tally, scope)
             else:
                 paths.failures.unlink(missing_ok=True)
                 paths.metrics.unlink(missing_ok=True)
             overrides = dict(plan.overrides)
-            write_record(
-                paths.record, Record(run.source.name, _row_count(check, plan), check.digest, plan.agent, overrides)
-            )
+            made_from = Record(run.source.name, check.row_count, check.digest, plan.agent, overrides)
+            write_record(paths.record, made_from)
             todo = jobs(run.source.rows(plan.limit), plan.repeats, done)
             collection = Collection(plan, tally, output, LineFile(paths.failures))
             start = time.monotonic()
@@ -165,17 +165,20 @@ def _compare(record: Record, digest: str, run: _Run) -> None:
         raise CliError(f"{output} was made {differs}", hint)
 
 
-def _load(output: LineFile, done: DoneSet, tally: Tally) -> None:
-    """Takes what an earlier run wrote into the counts and the metrics."""
+def _load(output: LineFile, done: DoneSet, tally: Tally, scope: tuple[int, int] | None) -> None:
+    """Takes what an earlier run wrote into the metrics, and into the counts what this run would do.
+
+    Args:
+        scope: rows and repeats of this run; None: the rows name their own indices.
+    """
     for number, line in output.lines():
         task_index, index = line.get("_ng_task_index"), line.get("_ng_rollout_index")
         if not isinstance(task_index, int) or not isinstance(index, int):
             hint = "Only an output of this command can be resumed; write to another --output."
             raise CliError(f"{output.path}:{number}: no _ng_task_index and _ng_rollout_index", hint)
         if done.add(task_index, index):
-            tally.done += 1
+            tally.done += scope is None or (task_index < scope[0] and index < scope[1])
             tally.metrics.add(line)
-    tally.total = max(tally.total, tally.done)
 
 
 # ---- the end
@@ -229,7 +232,14 @@ def _print_summary(run: _Run, tally: Tally, document: dict[str, Any]) -> None:
             )
         )
     if rows:
-        columns = ["AGENT", ("ROLLOUTS", "right"), ("MEAN REWARD", "right"), ("STD", "right"), "PASS@K", "OUTCOMES"]
+        columns: list[Column] = [
+            "AGENT",
+            ("ROLLOUTS", "right"),
+            ("MEAN REWARD", "right"),
+            ("STD", "right"),
+            "PASS@K",
+            "OUTCOMES",
+        ]
         console().print(make_table(columns, rows))
     note(f"{tally.done:,} of {tally.total:,} rollouts in {run.paths.output} ({seconds(run.seconds)})")
 
@@ -240,13 +250,17 @@ def _number(value: float | None) -> str:
 
 def _print_shortfall(run: _Run, tally: Tally, stopped_by: GymdError | None) -> None:
     """Says on stderr what is missing, why, and how to go on."""
-    details = [f"{count:,} x {reason}: {tally.examples[reason]}" for reason, count in tally.reasons.most_common(5)]
+    details = [
+        f"{count:,} x {reason}: {tally.examples[reason]}" for reason, count in tally.reasons.most_common(5)
+    ]
     resume = "Run the same command with --resume to go on."
     if tally.interrupted:
         what = f"stopped; {tally.missing:,} of {tally.total:,} rollouts were not run"
     elif tally.hopeless:
         what = f"stopped: the first {tally.failed:,} rollouts all failed"
-        resume = "Correct the cause and run the same command with --resume (or --keep-going to run all the same)."
+        resume = (
+            "Correct the cause and run the same command with --resume (or --keep-going to run all the same)."
+        )
     elif stopped_by is not None:
         shown = explain(stopped_by)
         what = f"{shown.message if shown else stopped_by}; {tally.missing:,} of {tally.total:,} were not run"

@@ -48,8 +48,8 @@ class Paths:
 class LineFile:
     """A JSONL file that is appended to; every line is on its way to the disk when `write` returns.
 
-    A line that cannot be written whole is taken back, so the file ends with a whole line as long as the process
-    lives; what a kill leaves behind is repaired when the file is opened again.
+    A line that cannot be written whole is taken back, so the file ends with a whole line as long as the
+    process lives; what a kill leaves behind is repaired when the file is opened again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -195,4 +195,6 @@ def write_atomically(path: Path, text: str) -> None:
         temporary.replace(path)
     except OSError as problem:
         temporary.unlink(missing_ok=True)
-        raise CliError(f"cannot write {path}: {problem.strerror}", "Check the folder and its free space.") from None
+        raise CliError(
+            f"cannot write {path}: {problem.strerror}", "Check the folder and its free space."
+        ) from None

@@ -7,7 +7,7 @@ import statistics
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 __all__ = ["Metrics", "pass_at_k"]
 
@@ -119,7 +119,9 @@ def _numbers(line: Mapping[str, Any], facts: Mapping[str, Any]) -> list[tuple[st
     ]
     components = line.get("reward_components")
     if isinstance(components, dict):
-        found += [(f"reward_components/{key}", value) for key, value in components.items() if _is_number(value)]
+        found += [
+            (f"reward_components/{key}", value) for key, value in components.items() if _is_number(value)
+        ]
     response = line.get("response")
     usage = response.get("usage") if isinstance(response, dict) else None
     if isinstance(usage, dict):
@@ -131,5 +133,5 @@ def _numbers(line: Mapping[str, Any], facts: Mapping[str, Any]) -> list[tuple[st
     return [(key, float(value)) for key, value in found if math.isfinite(value)]
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float)

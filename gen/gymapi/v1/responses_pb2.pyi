@@ -141,7 +141,7 @@ class MessageItem(_message.Message):
     def __init__(self, role: _Optional[str] = ..., content_text: _Optional[str] = ..., content_parts: _Optional[_Union[ContentParts, _Mapping]] = ..., id: _Optional[str] = ..., status: _Optional[str] = ..., phase: _Optional[str] = ..., json_form: _Optional[_Union[JsonForm, _Mapping]] = ...) -> None: ...
 
 class FunctionCall(_message.Message):
-    __slots__ = ("call_id", "name", "arguments_json", "id", "status", "namespace", "run_async", "caller", "json_form")
+    __slots__ = ("call_id", "name", "arguments_json", "id", "status", "namespace", "run_async", "caller", "created_by", "json_form")
     CALL_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_JSON_FIELD_NUMBER: _ClassVar[int]
@@ -150,6 +150,7 @@ class FunctionCall(_message.Message):
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     RUN_ASYNC_FIELD_NUMBER: _ClassVar[int]
     CALLER_FIELD_NUMBER: _ClassVar[int]
+    CREATED_BY_FIELD_NUMBER: _ClassVar[int]
     JSON_FORM_FIELD_NUMBER: _ClassVar[int]
     call_id: str
     name: str
@@ -159,8 +160,9 @@ class FunctionCall(_message.Message):
     namespace: str
     run_async: bool
     caller: ToolCaller
+    created_by: str
     json_form: JsonForm
-    def __init__(self, call_id: _Optional[str] = ..., name: _Optional[str] = ..., arguments_json: _Optional[str] = ..., id: _Optional[str] = ..., status: _Optional[str] = ..., namespace: _Optional[str] = ..., run_async: bool = ..., caller: _Optional[_Union[ToolCaller, _Mapping]] = ..., json_form: _Optional[_Union[JsonForm, _Mapping]] = ...) -> None: ...
+    def __init__(self, call_id: _Optional[str] = ..., name: _Optional[str] = ..., arguments_json: _Optional[str] = ..., id: _Optional[str] = ..., status: _Optional[str] = ..., namespace: _Optional[str] = ..., run_async: bool = ..., caller: _Optional[_Union[ToolCaller, _Mapping]] = ..., created_by: _Optional[str] = ..., json_form: _Optional[_Union[JsonForm, _Mapping]] = ...) -> None: ...
 
 class FunctionCallOutput(_message.Message):
     __slots__ = ("call_id", "output_text", "output_parts", "id", "status", "name", "namespace", "caller", "created_by", "json_form")
@@ -347,7 +349,7 @@ class McpApprovalResponse(_message.Message):
     def __init__(self, approval_request_id: _Optional[str] = ..., approve: bool = ..., id: _Optional[str] = ..., reason: _Optional[str] = ..., json_form: _Optional[_Union[JsonForm, _Mapping]] = ...) -> None: ...
 
 class CustomToolCall(_message.Message):
-    __slots__ = ("call_id", "name", "input", "id", "namespace", "status", "run_async", "caller", "json_form")
+    __slots__ = ("call_id", "name", "input", "id", "namespace", "status", "run_async", "caller", "created_by", "json_form")
     CALL_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
@@ -356,6 +358,7 @@ class CustomToolCall(_message.Message):
     STATUS_FIELD_NUMBER: _ClassVar[int]
     RUN_ASYNC_FIELD_NUMBER: _ClassVar[int]
     CALLER_FIELD_NUMBER: _ClassVar[int]
+    CREATED_BY_FIELD_NUMBER: _ClassVar[int]
     JSON_FORM_FIELD_NUMBER: _ClassVar[int]
     call_id: str
     name: str
@@ -365,8 +368,9 @@ class CustomToolCall(_message.Message):
     status: str
     run_async: bool
     caller: ToolCaller
+    created_by: str
     json_form: JsonForm
-    def __init__(self, call_id: _Optional[str] = ..., name: _Optional[str] = ..., input: _Optional[str] = ..., id: _Optional[str] = ..., namespace: _Optional[str] = ..., status: _Optional[str] = ..., run_async: bool = ..., caller: _Optional[_Union[ToolCaller, _Mapping]] = ..., json_form: _Optional[_Union[JsonForm, _Mapping]] = ...) -> None: ...
+    def __init__(self, call_id: _Optional[str] = ..., name: _Optional[str] = ..., input: _Optional[str] = ..., id: _Optional[str] = ..., namespace: _Optional[str] = ..., status: _Optional[str] = ..., run_async: bool = ..., caller: _Optional[_Union[ToolCaller, _Mapping]] = ..., created_by: _Optional[str] = ..., json_form: _Optional[_Union[JsonForm, _Mapping]] = ...) -> None: ...
 
 class CustomToolCallOutput(_message.Message):
     __slots__ = ("call_id", "output_text", "output_parts", "id", "status", "caller", "created_by", "json_form")

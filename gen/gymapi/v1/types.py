@@ -1768,7 +1768,7 @@ class CodeInterpreterContainer(betterproto2.Message):
 
     type: "str | None" = betterproto2.field(1, betterproto2.TYPE_STRING, optional=True)
     """
-    Always auto.
+    Always auto, and written so when unset.
     """
 
     file_ids: "list[str]" = betterproto2.field(2, betterproto2.TYPE_STRING, repeated=True)
@@ -2133,7 +2133,7 @@ class ComputerScreenshot(betterproto2.Message):
 
     type: "str | None" = betterproto2.field(1, betterproto2.TYPE_STRING, optional=True)
     """
-    Always computer_screenshot.
+    Always computer_screenshot, and written so when unset.
     """
 
     image_url: "str | None" = betterproto2.field(2, betterproto2.TYPE_STRING, optional=True)
@@ -2690,6 +2690,11 @@ class CustomToolCall(betterproto2.Message):
     caller: "ToolCaller | None" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, optional=True)
     """
     Who made the call. Absent: the model.
+    """
+
+    created_by: "str | None" = betterproto2.field(9, betterproto2.TYPE_STRING, optional=True)
+    """
+    Who created the item, set by a provider that stored it.
     """
 
     json_form: "JsonForm | None" = betterproto2.field(15, betterproto2.TYPE_MESSAGE, optional=True)
@@ -3489,6 +3494,11 @@ class FunctionCall(betterproto2.Message):
     caller: "ToolCaller | None" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, optional=True)
     """
     Who made the call, the model itself or a program it wrote. Absent: the model.
+    """
+
+    created_by: "str | None" = betterproto2.field(9, betterproto2.TYPE_STRING, optional=True)
+    """
+    Who created the item, set by a provider that stored it.
     """
 
     json_form: "JsonForm | None" = betterproto2.field(15, betterproto2.TYPE_MESSAGE, optional=True)
@@ -4889,10 +4899,11 @@ class JsonForm(betterproto2.Message):
     What the typed fields of one JSON object cannot say, so that OpenAI JSON -> message -> JSON is the
     identity. Every message that mirrors a JSON object carries one as `json_form`, field 15. Unset means
     "nothing to add": write a present field under its key, write required fields and required lists even when
-    zero or empty, leave out everything else. A writer that builds messages by hand never needs to set it, and
-    a reader that does not emit JSON can ignore it. Below, a "field number" is one of the message that holds
-    this form; a JSON key that is held by a oneof is named by the lowest field number of that oneof; 0 names
-    the key `type` of an object whose type is the arm that holds it.
+    zero or empty, leave out everything else. A field that has a value wins over its entry here, so that a
+    message can be edited without touching its form. A writer that builds messages by hand never needs to set
+    it, and a reader that does not emit JSON can ignore it. Below, a "field number" is one of the message that
+    holds this form; a JSON key that is held by a oneof is named by the lowest field number of that oneof; 0
+    names the key `type` of an object whose type is the arm that holds it.
     """
 
     null_fields: "list[int]" = betterproto2.field(1, betterproto2.TYPE_INT32, repeated=True)
@@ -4921,8 +4932,8 @@ class JsonForm(betterproto2.Message):
     extra_json: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
     Text of a JSON object with the keys that the message does not know, and with the keys whose value does
-    not fit the type of the field (a number for a string, a list with one misfit). Its members replace what
-    the fields would write. "" means there are none.
+    not fit the type of the field (a number for a string, a list with one misfit). The fields themselves are
+    then unset. "" means there are none.
     """
 
 
@@ -5326,7 +5337,7 @@ class LocalShellAction(betterproto2.Message):
 
     type: "str | None" = betterproto2.field(1, betterproto2.TYPE_STRING, optional=True)
     """
-    Kind of action; OpenAI knows `exec`.
+    Kind of action; written as `exec`, the one that OpenAI knows, when unset.
     """
 
     command: "list[str]" = betterproto2.field(2, betterproto2.TYPE_STRING, repeated=True)
@@ -9687,8 +9698,8 @@ class TokenTrace(betterproto2.Message):
 
     routed_experts: "str | None" = betterproto2.field(4, betterproto2.TYPE_STRING, optional=True)
     """
-    Experts chosen per token in a mixture-of-experts model, as the engine encoded them (base64); opaque here.
-    Absent: not reported.
+    Experts chosen per token in a mixture-of-experts model, as the engine encoded them (base64, or the JSON
+    text of nested lists); opaque here. Absent: not reported.
     """
 
 
@@ -10645,7 +10656,7 @@ class WebSearchSource(betterproto2.Message):
 
     type: "str | None" = betterproto2.field(1, betterproto2.TYPE_STRING, optional=True)
     """
-    Kind of source; OpenAI knows `url`.
+    Kind of source; written as `url`, the one that OpenAI knows, when unset.
     """
 
     url: "str | None" = betterproto2.field(2, betterproto2.TYPE_STRING, optional=True)

@@ -1,0 +1,1 @@
+"""The embedded default model: a small language model inside the host process, without key and server."""
