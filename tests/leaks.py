@@ -205,9 +205,7 @@ def no_leaks(no_leaked_processes: None) -> Iterator[None]:
         left = settled(lambda: {*tagged_processes(tag), *(living_children() - children)})
         leaks += [described(process) for process in left]
     leaks += [f"thread {thread.name}" for thread in settled(lambda: own_threads() - threads)]
-    leaks += [
-        f"socket listening on {ip}:{port}" for ip, port in settled(lambda: listening_sockets() - sockets)
-    ]
+    leaks += [f"socket listening on {address}" for address in settled(lambda: new_listeners(sockets))]
     leaks += [f"session {session} is open" for session in settled(lambda: _servicers.sessions() - sessions)]
     reported(leaks)
 

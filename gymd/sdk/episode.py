@@ -17,7 +17,7 @@ from gymapi.v1.rollout_pb2 import (
     STAGE_VERIFY,
     Rollout,
 )
-from gymd.errors import GymdError, as_gymd_error, error
+from gymd.errors import AlreadyExists, GymdError, as_gymd_error, error
 from gymd.mesh import CallContext
 from gymd.sdk.failures import describe
 from gymd.sdk.run import AgentRun
@@ -79,17 +79,16 @@ class Episode:
         rollout = self._blank()
         _now(rollout.timing.start_time)
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self._timeout) as limit:
                 await self._converse()
                 self._fill(rollout)
                 if self._verify and self._resources is not None:
                     await self._score(rollout)
-        except TimeoutError:
-            text = f"the rollout did not end within {self._timeout:g} s"
-            failure = error("DEADLINE_EXCEEDED", text, deadline_seconds=f"{self._timeout:g}")
-            self._fail(rollout, failure)
         except Exception as exception:
             failure = as_gymd_error(exception, f"agent {self._server.name}")
+            if limit.expired():
+                text = f"the rollout did not end within {self._timeout:g} s"
+                failure = error("DEADLINE_EXCEEDED", text, deadline_seconds=f"{self._timeout:g}")
             self._fail(rollout, failure)
         except asyncio.CancelledError:
             self._close_later()
@@ -121,7 +120,11 @@ class Episode:
             begin = time.perf_counter_ns()
             seed = resources_pb.SeedSessionRequest(session_id=self._session_id, task=self._request.task)
             self._seeded = True
-            await self._resources.SeedSession(seed, timeout=self._seed_timeout)
+            try:
+                await self._resources.SeedSession(seed, timeout=self._seed_timeout)
+            except AlreadyExists:
+                self._seeded = False  # it is somebody else's: not ours to close
+                raise
             self._seed_ns = time.perf_counter_ns() - begin
         run.bind(model, self._resources)
         run.stage = STAGE_AGENT

@@ -60,7 +60,7 @@ class Session:
         task: the task it was seeded with.
     """
 
-    __slots__ = ("answers", "id", "idle_limit", "last_used", "request_id", "state", "task")
+    __slots__ = ("answers", "id", "idle_limit", "last_used", "request_id", "seeded", "state", "task")
 
     def __init__(self, session_id: str, task: TaskView, request_id: str, idle_limit: float) -> None:
         self.id = session_id
@@ -71,6 +71,12 @@ class Session:
         self.last_used = 0.0
         # call_id -> what the tool answered (or is about to), so that a repeated call is not applied twice.
         self.answers: dict[str, asyncio.Future[Any]] = {}
+        # Set when seed_session has ended; a repeat that comes meanwhile waits for it.
+        self.seeded = asyncio.Event()
+
+    def idle_since(self, now: float) -> float:
+        """Seconds without a call at loop time `now`; 0 while a tool runs."""
+        return 0.0 if any(not answer.done() for answer in self.answers.values()) else now - self.last_used
 
 
 class Values:

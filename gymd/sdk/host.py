@@ -31,7 +31,7 @@ from gymd.sdk.lease import Registration
 from gymd.sdk.loading import load_server_class
 from gymd.sdk.workers import close_shared_pool
 
-__all__ = ["EXIT_CANNOT_START", "Bootstrap", "Host", "ServerBlock", "run_host"]
+__all__ = ["EXIT_CANNOT_START", "Bootstrap", "Host", "ServerBlock", "configure", "run_host"]
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,10 @@ class Host:
             GymdError: a server cannot start; the text names it and says why.
         """
         for block in self.bootstrap.servers:
-            self.add(build(block, self.mesh))
+            try:
+                self.add(build(block, self.mesh))
+            except Exception as failure:
+                raise _cannot_start(block.name, failure) from failure
         # Together, because one of them may load a model.
         await asyncio.gather(*(self._start(server) for server in self.servers))
         addresses = await self.wire.start()
@@ -113,24 +116,19 @@ class Host:
             await self._registration.start()
         return addresses
 
-    def add(self, server: Server) -> None:
-        """Takes a server that is not started yet."""
+    def add(self, server: Server) -> Any:
+        """Takes a server that is not started yet; returns its wire shell."""
         servicer = server.servicer()
         self.servers.append(server)
         self._servicers.append(servicer)
         self.local.add(server.name, server.kind, servicer)
+        return servicer
 
     async def _start(self, server: Server) -> None:
         try:
             await server.start()
-        except GymdError as failure:
-            raise error(
-                "SERVER_NOT_READY", f"cannot start {server.name}: {failure}", server=server.name
-            ) from None
         except Exception as failure:
-            log.debug("server_start_failed", exc_info=True)
-            text = f"cannot start {server.name}: {type(failure).__name__}: {failure}"
-            raise error("SERVER_NOT_READY", text, server=server.name) from failure
+            raise _cannot_start(server.name, failure) from failure
 
     async def stop(self) -> None:
         """Refuses new work, lets work under way end within the grace, closes sessions, deregisters."""
@@ -153,17 +151,29 @@ class Host:
         await close_shared_pool()
 
 
+def _cannot_start(name: str, failure: Exception) -> GymdError:
+    """What the user reads: which server, and why."""
+    log.debug("server_start_failed", exc_info=failure)
+    why = str(failure) if isinstance(failure, GymdError) else f"{type(failure).__name__}: {failure}"
+    return error("SERVER_NOT_READY", f"cannot start {name}: {why}", server=name)
+
+
 def build(block: ServerBlock, mesh: Mesh) -> Server:
     """The server of a block, configured but not started; raises InvalidRequest with every wrong key."""
     cls = load_server_class(block.kind, block.implementation, block.entrypoint)
+    return configure(cls, block.name, block.config, mesh)
+
+
+def configure(cls: type[Server], name: str, config: dict[str, Any], mesh: Mesh) -> Server:
+    """A server of a class, not started; raises InvalidRequest with every wrong key of its configuration."""
     try:
-        config = cls.Config.parse(block.config)
+        parsed = cls.Config.parse(config)
     except pydantic.ValidationError as failure:
         problems = failure.errors(include_url=False, include_context=False, include_input=False)
         details = "; ".join(f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in problems)
-        text = f"cannot start {block.name}: its configuration is wrong: {details}"
-        raise error("INVALID_REQUEST", text, server=block.name) from None
-    return cls(block.name, config, mesh)
+        text = f"its configuration is wrong: {details}"
+        raise error("INVALID_REQUEST", text, server=name) from None
+    return cls(name, parsed, mesh)
 
 
 async def run_host(bootstrap: Bootstrap, *, lifeline: bool, announce: bool = False) -> int:

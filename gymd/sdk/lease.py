@@ -14,7 +14,7 @@ import grpc
 from gymapi.v1 import registry_service_pb2 as pb
 from gymapi.v1.registry_service_pb2_grpc import RegistryServiceStub
 from gymd import __version__
-from gymd.errors import GymdError, from_rpc_error
+from gymd.errors import GymdError, error, from_rpc_error
 from gymd.mesh import MAX_MESSAGE_BYTES, dial
 
 if TYPE_CHECKING:
@@ -54,13 +54,17 @@ class Registration:
 
     async def start(self) -> None:
         """Registers every server, learns the peers, and keeps both current; raises GymdError."""
-        async with asyncio.timeout(START_TIMEOUT_S):
-            await asyncio.gather(*(self._register(server.name) for server in self._host.servers))
         watching = asyncio.Event()
-        self._spawn(self._renew())
-        self._spawn(self._watch(watching))
-        async with asyncio.timeout(START_TIMEOUT_S):
-            await watching.wait()
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                await asyncio.gather(*(self._register(server.name) for server in self._host.servers))
+                self._spawn(self._renew())
+                self._spawn(self._watch(watching))
+                await watching.wait()
+        except TimeoutError:
+            daemon = self._host.bootstrap.daemon
+            text = f"the daemon at {daemon} did not take the registration within {START_TIMEOUT_S:g} s"
+            raise error("DEADLINE_EXCEEDED", text, deadline_seconds=START_TIMEOUT_S) from None
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.get_running_loop().create_task(coroutine))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import numbers
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -62,11 +63,11 @@ class ResourcesServer(Server):
     - `verify(...)`: return a number or a Reward.
     - `close_session(session)`: free what seed_session took.
     - `aggregate_metrics(self, rollouts)`: metrics over many scored rollouts, as a dict.
-    - `key_metrics`: names among them that matter most.
+    - `key_metrics`: names among them that matter most, or a method that picks them from the metrics.
     """
 
     kind = "resources"
-    key_metrics: Sequence[str] = ("mean_reward",)
+    key_metrics: Sequence[str] | Callable[[dict[str, Any]], Sequence[str]] = ("mean_reward",)
 
     verify: Callable[..., Any]
     seed_session: Callable[..., Any]
@@ -121,6 +122,7 @@ class ResourcesServicer:
         known = self.sessions.get(request.session_id)
         if known is not None:
             if known.request_id == request.request_id and known.task.message == request.task:
+                await known.seeded.wait()
                 return pb.SeedSessionResponse()
             text = f"a session {request.session_id!r} is open already"
             raise error("NAME_TAKEN", text, session_id=request.session_id)
@@ -129,7 +131,9 @@ class ResourcesServicer:
             idle = request.idle_timeout.ToNanoseconds() / 1e9
         task = TaskView(request.task)
         session = Session(request.session_id, task, request.request_id, idle)
-        self._verify.check_task(task)
+        # A plain conversation has no fields at all; what verify needs is missed only if it is asked to verify.
+        if request.task.fields_json:
+            self._verify.check_task(task)
         session.last_used = asyncio.get_running_loop().time()
         # Known before it is seeded, so that a repeat that comes meanwhile does not seed twice.
         self.sessions[session.id] = session
@@ -139,6 +143,9 @@ class ResourcesServicer:
             except BaseException:
                 self.sessions.pop(session.id, None)
                 raise
+            finally:
+                session.seeded.set()
+        session.seeded.set()
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
         return pb.SeedSessionResponse()
@@ -153,25 +160,23 @@ class ResourcesServicer:
         if not request.call_id:
             raise error("INVALID_REQUEST", "call_id is missing", field="call_id")
         answer = session.answers.get(request.call_id)
-        if answer is not None and not answer.cancelled():
+        if answer is not None:
             return await asyncio.shield(answer)
-        answer = asyncio.get_running_loop().create_future()
-        session.answers[request.call_id] = answer
+        answer = session.answers[request.call_id] = asyncio.get_running_loop().create_future()
         try:
             response = await self._call(bound, session, request.arguments_json)
-        except BaseException as failure:
-            # Whether it was applied is unknown; a repeat must not find half an answer.
-            answer.cancel()
-            if isinstance(failure, Exception) and not isinstance(failure, GymdError):
-                text = f"{type(failure).__name__}: {failure}"
-                self._server.log.warning("tool_raised", extra={"tool": bound.name, "why": text})
-                return self._kept(session, request.call_id, _tool_error(text))
+        except asyncio.CancelledError:
+            # Whether it was applied is unknown, and a repeat must neither apply it twice nor find half an answer.
+            text = f"the call {request.call_id!r} of {bound.name} was interrupted; start the rollout again"
+            _fail(answer, error("SESSION_LOST", text, session_id=session.id, call_id=request.call_id))
             raise
-        answer.set_result(response)
-        return response
-
-    def _kept(self, session: Session, call_id: str, response: pb.CallToolResponse) -> pb.CallToolResponse:
-        answer = session.answers[call_id] = asyncio.get_running_loop().create_future()
+        except GymdError as failure:
+            _fail(answer, failure)
+            raise
+        except Exception as failure:
+            text = f"{type(failure).__name__}: {failure}"
+            self._server.log.warning("tool_raised", extra={"tool": bound.name, "why": text})
+            response = pb.CallToolResponse(output=error_text(text), is_error=True)
         answer.set_result(response)
         return response
 
@@ -205,15 +210,16 @@ class ResourcesServicer:
         value = verdict
         if isinstance(verdict, Reward):
             value, components, extras = verdict.value, verdict.components, verdict.extras
-        if isinstance(value, bool | int | float) and math.isfinite(value):
-            reward = rollout_pb2.Reward(value=float(value))
-            if components:
-                reward.components.update(components)
-            if extras:
-                reward.extras_json = orjson.dumps(extras, default=_extra).decode()
-            return reward
-        text = f"verify of {self._server.name} returned {value!r}, which is no finite number"
-        raise error("SERVER_CODE_FAILED", text, server=self._server.name)
+        for what, number in (("", value), *((f" as {name!r}", part) for name, part in components.items())):
+            if not isinstance(number, numbers.Real) or not math.isfinite(number):
+                text = f"verify of {self._server.name} returned {number!r}{what}, which is no finite number"
+                raise error("SERVER_CODE_FAILED", text, server=self._server.name)
+        reward = rollout_pb2.Reward(value=float(value))
+        for name, part in components.items():
+            reward.components[name] = float(part)
+        if extras:
+            reward.extras_json = orjson.dumps(extras, default=_extra).decode()
+        return reward
 
     async def CloseSession(
         self, request: pb.CloseSessionRequest, context: CallContext
@@ -224,9 +230,15 @@ class ResourcesServicer:
     async def AggregateMetrics(
         self, request: pb.AggregateMetricsRequest, context: CallContext
     ) -> pb.AggregateMetricsResponse:
-        metrics = self._server.aggregate_metrics(request.rollouts)
+        # Over 100,000 rollouts this takes seconds: never on the event loop.
+        loop = asyncio.get_running_loop()
+        metrics = await loop.run_in_executor(
+            self._threads(), self._server.aggregate_metrics, request.rollouts
+        )
+        keys = self._server.key_metrics
         return pb.AggregateMetricsResponse(
-            metrics_json=orjson.dumps(metrics, default=_extra).decode(), key_metrics=self._server.key_metrics
+            metrics_json=orjson.dumps(metrics, default=_extra).decode(),
+            key_metrics=keys(metrics) if callable(keys) else keys,
         )
 
     # Sessions.
@@ -250,7 +262,7 @@ class ResourcesServicer:
         while True:
             await asyncio.sleep(SWEEP_S)
             now = loop.time()
-            for session in [s for s in self.sessions.values() if now - s.last_used > s.idle_limit]:
+            for session in [s for s in self.sessions.values() if s.idle_since(now) > s.idle_limit]:
                 self._server.log.warning("session_expired", extra={"session": session.id})
                 try:
                     await self._close_session(session.id)
@@ -270,8 +282,10 @@ class ResourcesServicer:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
 
-def _tool_error(text: str) -> pb.CallToolResponse:
-    return pb.CallToolResponse(output=error_text(text), is_error=True)
+def _fail(answer: asyncio.Future[Any], failure: GymdError) -> None:
+    """Keeps a failure for repeats of the call; usually there is none, which is no reason to complain."""
+    answer.set_exception(failure)
+    answer.exception()
 
 
 def _extra(value: Any) -> Any:

@@ -103,19 +103,15 @@ class AgentRun:
         failure of the environment itself raises GymdError.
         """
         self.stage = STAGE_TOOL
-        begin = time.perf_counter_ns()
         params = self._request.params
         parallel = not params.HasField("parallel_tool_calls") or params.parallel_tool_calls
-        try:
-            if len(calls) > 1 and parallel:
-                outputs = await _all(self._call_tool, calls)
-                for output in outputs:
-                    self._append(output)
-            else:
-                for call in calls:
-                    self._append(await self._call_tool(call))
-        finally:
-            self.tool_ns += time.perf_counter_ns() - begin
+        if len(calls) > 1 and parallel:
+            outputs = await _all(self._call_tool, calls)
+            for output in outputs:
+                self._append(output)
+        else:
+            for call in calls:
+                self._append(await self._call_tool(call))
         self.stage = STAGE_AGENT
 
     async def _call_tool(self, call: FunctionCall) -> Item:
@@ -134,6 +130,7 @@ class AgentRun:
             name=call.name,
             arguments_json=call.arguments_json,
         )
+        begin = time.perf_counter_ns()
         try:
             answer = await self._resources.CallTool(request, timeout=self._tool_timeout)
         except GymdError as failure:
@@ -142,6 +139,8 @@ class AgentRun:
             self.tool_errors += 1
             output.output_text = error_text(failure.message)
             return item
+        finally:
+            self.tool_ns += time.perf_counter_ns() - begin  # the sum: parallel calls count once each
         self.tool_errors += answer.is_error
         if answer.output_parts:
             output.output_parts.parts.extend(answer.output_parts)

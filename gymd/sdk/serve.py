@@ -8,16 +8,18 @@ import socket
 import sys
 from typing import Any
 
-import click
-
 from gymd.sdk.base import Server
-from gymd.sdk.host import Bootstrap, ServerBlock, raise_file_limit, run_host, run_loop
 
 __all__ = ["serve"]
 
 
 def serve(cls: type[Server]) -> None:
     """The command line of a server class; registers with a daemon as `remote`, or serves alone."""
+    # Imported here: hosts import the SDK too, at every start, and have no command line.
+    import click
+
+    from gymd.sdk.host import Bootstrap, ServerBlock, raise_file_limit, run_host, run_loop
+
     implementation = cls.__module__.split(".")[-2] if cls.__module__.endswith(".server") else cls.__name__
 
     @click.command(
@@ -54,5 +56,5 @@ def _read(path: str | None) -> dict[str, Any]:
 
     values: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
     if not isinstance(values, dict):
-        raise click.ClickException(f"{path} must hold keys and values")
+        raise SystemExit(f"{path} must hold keys and values")
     return values

@@ -54,7 +54,11 @@ class ToyAgent(AgentServer):
         if text == "exit":
             os._exit(17)
         if text == "hang":
-            await asyncio.Event().wait()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                print("cancelled", request.rollout_id, flush=True)  # noqa: T201 - read back from its log
+                raise
         if self.config.delay_s:
             await asyncio.sleep(self.config.delay_s)
         rollout = Rollout(outcome=Outcome.OUTCOME_COMPLETED)

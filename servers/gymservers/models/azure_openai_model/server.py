@@ -91,7 +91,7 @@ class AzureOpenAIModel(HttpModelServer):
         if url.endswith("/openai/v1"):
             return url
         if "api-version" not in self.config.default_query:
-            text = "set default_query.api-version, such as 2024-10-21 (the portal shows it beside the deployment)"
+            text = "set default_query.api-version, such as 2024-10-21 (the portal shows it)"
             raise error("INVALID_REQUEST", text, field="default_query.api-version")
         if "/openai/deployments/" in url:
             return url

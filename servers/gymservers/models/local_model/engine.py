@@ -1,7 +1,8 @@
 """llama.cpp inside this process: its own threads, reached through its loopback listener.
 
-The listener and not the methods of the binding: those block a thread for each call and cannot be cancelled, while
-a closed connection ends the generation within a second. A random key keeps other users of the machine out.
+The listener and not the methods of the binding: those block a thread for each call and cannot be cancelled,
+while a closed connection ends the generation within a second. A random key keeps other users of the machine
+out.
 """
 
 from __future__ import annotations

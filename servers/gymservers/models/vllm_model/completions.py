@@ -31,7 +31,7 @@ _REFUSED = ("tools", "response_format", "reasoning_effort")
 def completion_body(params: ResponseCreateParams, options: ChatOptions) -> dict[str, Any]:
     """The body of POST /completions, without `model`.
 
-    Takes one user message with an optional system message before it, text only; raises ConvertError otherwise.
+    Takes one user message with an optional system message before it, text only; else raises ConvertError.
     """
     chat = chat_from_params(params, options)
     for key in _REFUSED:
