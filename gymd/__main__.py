@@ -12,7 +12,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ from gymd import __version__
 
 if TYPE_CHECKING:
     from gymd.config import GymConfig
+    from gymd.daemon.app import Daemon
+    from gymd.daemon.process import HostProcess
 
 __all__ = ["main"]
 
@@ -33,21 +35,42 @@ def main() -> None:
 
 
 def _main(arguments: Sequence[str]) -> int:
-    options = _parser().parse_args(arguments)
-    from gymd.config import ConfigError, load_config
-    from gymd.errors import GymdError
-    from gymd.logs import setup_logging
-
+    # Intermixed, because overrides may stand before, between and after the options.
+    options = _parser().parse_intermixed_args(arguments)
     try:
-        config = load_config(options.config, options.overrides)
-        level = options.log_level or config.daemon.log_level
-        setup_logging(level, options.log_file)
-        return _run(config, options)
-    except (ConfigError, GymdError) as failure:
-        sys.stderr.write(f"gymd: {failure}\n")
-    except OSError as failure:
-        sys.stderr.write(f"gymd: {failure.strerror}: {failure.filename}\n")
-    return EXIT_FAILED
+        import uvloop
+    except ImportError:  # no wheel for this platform
+        return asyncio.run(_start(options))
+    return uvloop.run(_start(options))
+
+
+async def _start(options: argparse.Namespace) -> int:
+    """Loads the configuration and serves it; a first host loads meanwhile, on another core."""
+    from gymd.daemon.process import start_spare
+
+    signals = _Signals()
+    spare: HostProcess | None = await start_spare()
+    try:
+        from gymd.config import ConfigError, load_config
+        from gymd.errors import GymdError
+        from gymd.logs import setup_logging
+
+        try:
+            config = load_config(options.config, options.overrides)
+            setup_logging(options.log_level or config.daemon.log_level, options.log_file)
+            daemon = _daemon(config, options, spare)
+            spare = None  # the daemon's now
+            signals.again = daemon.hurry
+            return await _serve(daemon, options, signals.told)
+        except (ConfigError, GymdError) as failure:
+            sys.stderr.write(f"gymd: {failure}\n")
+        except OSError as failure:
+            sys.stderr.write(f"gymd: {failure.strerror}: {failure.filename}\n")
+        return EXIT_FAILED
+    finally:
+        if spare is not None:
+            spare.kill()
+            await spare.wait()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -76,27 +99,28 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(config: GymConfig, options: argparse.Namespace) -> int:
-    try:
-        import uvloop
-    except ImportError:  # no wheel for this platform
-        return asyncio.run(_serve(config, options))
-    return uvloop.run(_serve(config, options))
-
-
-async def _serve(config: GymConfig, options: argparse.Namespace) -> int:
+def _daemon(config: GymConfig, options: argparse.Namespace, spare: HostProcess | None) -> Daemon:
     from gymd.daemon.app import Daemon
 
-    daemon = Daemon(config, allow_remote=options.allow_remote)
-    told = asyncio.Event()
+    return Daemon(config, allow_remote=options.allow_remote, spare=spare)
 
-    def on_signal() -> None:
-        if told.is_set():
-            daemon.hurry()  # the second time: stop now
-        told.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+class _Signals:
+    """SIGINT and SIGTERM: the first says stop, the second says now."""
+
+    def __init__(self) -> None:
+        self.told = asyncio.Event()
+        self.again: Callable[[], None] = lambda: None
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
+
+    def _on_signal(self) -> None:
+        if self.told.is_set():
+            self.again()
+        self.told.set()
+
+
+async def _serve(daemon: Daemon, options: argparse.Namespace, told: asyncio.Event) -> int:
     await daemon.start()
     try:
         if options.wait_ready and not await _wait_ready(daemon, told):
@@ -109,7 +133,7 @@ async def _serve(config: GymConfig, options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-async def _wait_ready(daemon: Any, told: asyncio.Event) -> bool:
+async def _wait_ready(daemon: Daemon, told: asyncio.Event) -> bool:
     """Waits for the servers, or for a signal; False if a server failed for good, which it then says."""
     ready = asyncio.ensure_future(daemon.wait_ready())
     stop = asyncio.ensure_future(told.wait())

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gymapi.v1.responses_pb2 import Response
     from gymd.client import RolloutClient
 
-__all__ = ["ask", "print_items"]
+__all__ = ["ask", "call_text", "print_items", "text_of"]
 
 
 @click.command(short_help="Ask a running agent one question.")
@@ -114,13 +114,13 @@ def print_items(items: list[dict[str, Any]]) -> None:
     for item in items:
         kind = item.get("type") or "message"
         if kind == "message":
-            _say(str(item.get("role") or "assistant"), "green", _text(item.get("content")))
+            _say(str(item.get("role") or "assistant"), "green", text_of(item.get("content")))
         elif kind == "function_call":
-            _say("tool call", "cyan", f"{item.get('name')}({_arguments(item.get('arguments'))})")
+            _say("tool call", "cyan", call_text(item))
         elif kind == "function_call_output":
-            _say("result", "blue", _text(item.get("output")))
+            _say("result", "blue", text_of(item.get("output")))
         elif kind == "reasoning":
-            _say("reasoning", "bright_black", _text(item.get("summary") or item.get("content")))
+            _say("reasoning", "bright_black", text_of(item.get("summary") or item.get("content")))
         else:
             _say(kind, "yellow", json.dumps(item, ensure_ascii=False))
 
@@ -132,7 +132,7 @@ def _say(who: str, colour: str, text: str) -> None:
         click.echo(f"{'':10}  {line}")
 
 
-def _text(content: Any) -> str:
+def text_of(content: Any) -> str:
     """The text of a content: a string, or parts."""
     if isinstance(content, str):
         return content
@@ -142,12 +142,13 @@ def _text(content: Any) -> str:
     )
 
 
-def _arguments(text: Any) -> str:
-    """Arguments as people write them: name=value; as they are if they are no JSON object."""
+def call_text(item: dict[str, Any]) -> str:
+    """A function call as people write it: get_weather(city="Bonn"); other arguments stay as they are."""
+    text = item.get("arguments")
     try:
-        values = json.loads(text)
-    except (TypeError, ValueError):
-        return str(text)
-    if not isinstance(values, dict):
-        return str(text)
-    return ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in values.items())
+        values = json.loads(text) if isinstance(text, str) else None
+    except ValueError:
+        values = None
+    if isinstance(values, dict):
+        text = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in values.items())
+    return f"{item.get('name')}({text})"

@@ -32,6 +32,8 @@ STOP_TIMEOUT_S = 40.0
 # Of what the daemon wrote to stderr, for the message about its end.
 _TAIL_LINES = 20
 _TICK_S = 0.1
+# How a line begins by which the daemon says why it ends.
+_VERDICT = "gymd: "
 
 
 class DaemonProcess:
@@ -41,16 +43,28 @@ class DaemonProcess:
         configs: configuration files.
         overrides: `key=value` settings.
         log_file: takes its log; None shows what it writes to stderr here.
+        folder: its state folder; None: the usual one.
+        debug: show its whole log from the start.
     """
 
     def __init__(
-        self, configs: Sequence[str], overrides: Sequence[str] = (), *, log_file: Path | None = None
+        self,
+        configs: Sequence[str],
+        overrides: Sequence[str] = (),
+        *,
+        log_file: Path | None = None,
+        folder: Path | None = None,
+        debug: bool = False,
     ) -> None:
+        self._folder = folder
+        if folder is not None:
+            overrides = [*overrides, f"gymd.state_dir={folder}"]
         self.log_file = log_file
         self.address = ""
-        self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._events: queue.Queue[dict[str, Any] | None] = queue.Queue(maxsize=16)
-        self._view: StartupView | None = None
+        self._is_up = False
+        self._debug = debug
         self.started = time.monotonic()
         command = [sys.executable, "-m", "gymd", "--wait-ready"]
         for name in configs:
@@ -58,7 +72,7 @@ class DaemonProcess:
         environment = dict(os.environ)
         if log_file is None:
             # People look at this terminal: tell them what goes wrong, and leave the rest to the table.
-            command += ["--log-level", "warning"]
+            command += ["--log-level", "debug" if debug else "warning"]
             if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
                 environment["FORCE_COLOR"] = "1"
         # A session of its own: Ctrl-C reaches this process alone, which then tells the daemon once.
@@ -92,7 +106,7 @@ class DaemonProcess:
         Raises:
             CliError: a server cannot start, or the daemon ended.
         """
-        view = self._view = StartupView(self.started)
+        view = StartupView(self.started, self._folder)
         try:
             while True:
                 try:
@@ -104,11 +118,11 @@ class DaemonProcess:
                     raise self._ended()
                 if event.get("event") == "ready":
                     self.address = str(event["address"])
+                    self._is_up = True
                     return time.monotonic() - self.started
                 if event.get("event") == "failed":
                     raise self._failed(event)
         finally:
-            self._view = None
             view.close()
 
     def wait(self) -> int:
@@ -159,20 +173,23 @@ class DaemonProcess:
         with stream:
             for raw in stream:
                 line = raw.decode(errors="replace").rstrip("\n")
-                self.tail.append(line)
-                view = self._view
-                if view is None:
+                self._tail.append(line)
+                # Until the servers are ready, the table shows how they are, and an error what went wrong.
+                if self._is_up or self._debug:
                     note(line)
-                else:
-                    view.log(line)
 
     def _ended(self) -> CliError:
         code = self._process.wait()
         self.release()
         lines = self._last_lines()
+        begin = next((number for number, line in enumerate(lines) if line.startswith(_VERDICT)), None)
+        if begin is not None:
+            what, *details = [line.removeprefix(_VERDICT) for line in lines[begin:]]
+            hint = "Correct it; `gymctl config check -c FILE` checks without starting anything."
+            return CliError(what.rstrip(":"), hint if details else "", [line.strip("\n") for line in details])
         what = f"signal {signal.Signals(-code).name}" if code < 0 else f"code {code}"
-        hint = "Correct the configuration; `gymctl config check -c FILE` names every mistake in it."
-        return CliError(f"the daemon ended with {what} before its servers were ready", hint, lines)
+        text = f"the daemon ended with {what} before its servers were ready"
+        return CliError(text, "Run again with --debug to see all that it says.", lines)
 
     def _failed(self, event: dict[str, Any]) -> CliError:
         servers = [entry for entry in event.get("servers") or () if isinstance(entry, dict)]
@@ -188,8 +205,7 @@ class DaemonProcess:
 
     def _last_lines(self) -> list[str]:
         if self.log_file is None:
-            # They were shown as they came.
-            return []
+            return list(self._tail)
         with self.log_file.open("rb") as file:
             file.seek(self._log_start)
             return file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
@@ -203,9 +219,15 @@ def log_path() -> Path:
 
 
 @contextlib.contextmanager
-def running_daemon(configs: Sequence[str], overrides: Sequence[str] = ()) -> Iterator[str]:
-    """A daemon for the duration of a command; yields its address."""
-    daemon = DaemonProcess(configs, overrides)
+def running_daemon(
+    configs: Sequence[str], overrides: Sequence[str] = (), *, folder: Path | None = None
+) -> Iterator[str]:
+    """A daemon for the duration of a command, on a port of its own; yields its address.
+
+    Args:
+        folder: its state folder; None: the usual one, which no other daemon may use meanwhile.
+    """
+    daemon = DaemonProcess(configs, [*overrides, "gymd.listen=127.0.0.1:0"], folder=folder)
     try:
         spent = daemon.wait_ready()
         note(f"The servers are ready ({seconds(spent)}).")

@@ -47,7 +47,7 @@ def up(settings: Settings, configs: tuple[str, ...], detach: bool, overrides: tu
             raise click.UsageError(f"{setting!r} is not KEY=VALUE. For a file write --config {setting}")
     from gymctl.launch import DaemonProcess, log_path
 
-    daemon = DaemonProcess(configs, overrides, log_file=log_path() if detach else None)
+    daemon = DaemonProcess(configs, overrides, log_file=log_path() if detach else None, debug=settings.debug)
     try:
         spent = daemon.wait_ready()
     except BaseException:

@@ -1,17 +1,150 @@
-"""`gymctl quickstart`."""
+"""`gymctl quickstart`: scored rollouts of a small model, with nothing configured."""
 
 from __future__ import annotations
 
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import click
 
+from gymctl.errors import CliError
 from gymctl.options import Settings, common
+from gymctl.output import Column, console, make_table, note, show_json
 
 __all__ = ["quickstart"]
 
+ENVIRONMENT = "example_single_tool_call"
+ROWS = f"resources_servers/{ENVIRONMENT}/data/example.jsonl"
+OUTPUT = "weather_rollouts.jsonl"
 
-@click.command()
+_MODELS = {
+    "local": "a small model (SmolLM2, 135 million parameters) inside the host process; fetched once, 98 MB",
+    "scripted": "rules instead of a model; answers at once",
+    "openai": "a Responses API endpoint, given by policy_base_url, policy_api_key and policy_model_name",
+    "vllm": "a Chat Completions endpoint, given by the same three",
+}
+
+
+@click.command(short_help="Collect five rollouts of a small model, with nothing configured.")
+@click.option(
+    "--model",
+    type=click.Choice(sorted(_MODELS)),
+    default="local",
+    show_default=True,
+    help="; ".join(f"{name}: {text}" for name, text in _MODELS.items()) + ".",
+)
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @common
 @click.pass_obj
-def quickstart(settings: Settings) -> int:
-    """Run."""
-    return 0
+def quickstart(settings: Settings, model: str, overrides: tuple[str, ...]) -> int:
+    """Collect five rollouts of a weather environment with one tool, and leave nothing running.
+
+    Starts a daemon with an agent, the environment and a model server, runs the five example tasks, writes
+    weather_rollouts.jsonl into the current folder, shows the rollouts, and stops everything. Needs no key, no
+    configuration and no model server. With -o json, one JSON document is printed.
+
+    \b
+    Examples:
+      gymctl quickstart
+      gymctl quickstart --model vllm policy_base_url=http://localhost:8000/v1 policy_model_name=my-model
+    """
+    target = Path(OUTPUT)
+    _check_target(target)
+    from gymctl.launch import running_daemon
+
+    note(f"Starting gymd with the environment {ENVIRONMENT}, simple_agent and the model: {_MODELS[model]}.")
+    # A state folder of its own: a daemon that runs already is not disturbed.
+    with tempfile.TemporaryDirectory(prefix="gymd-quickstart-") as folder:
+        configs = [ENVIRONMENT, f"{model}_model"]
+        with running_daemon(configs, overrides, folder=Path(folder)) as address:
+            from gymctl.collect.command import collect_rows
+            from gymctl.collect.plan import Plan
+            from gymd.config import builtin_path
+
+            rows = builtin_path(ROWS)
+            if rows is None:
+                raise CliError(f"the example tasks of {ENVIRONMENT} are missing", "Install gymd again.")
+            code = collect_rows(Plan(concurrency=8), address, source=rows, target=target)
+    lines = list(_lines(target))
+    if settings.output_format == "json":
+        show_json({"output": str(target), "rollouts": [_digest(line) for line in lines]})
+    else:
+        _print(lines)
+    if code == 0:
+        _print_next(target)
+    return code
+
+
+def _check_target(target: Path) -> None:
+    """Refuses to replace a file that this command did not write."""
+    try:
+        with target.open("rb") as file:
+            first = json.loads(file.readline() or b'{"rollout": null}')
+    except FileNotFoundError:
+        return
+    except ValueError:
+        first = {}
+    if not isinstance(first, dict) or "rollout" not in first:
+        raise CliError(f"{target} exists and holds no rollouts", "Run this in another folder.")
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open() as file:
+        rows = [json.loads(line) for line in file]
+    yield from sorted(rows, key=lambda row: row["_ng_task_index"])
+
+
+def _digest(line: dict[str, Any]) -> dict[str, Any]:
+    """One rollout in short."""
+    from gymctl.ask import call_text, text_of
+
+    output = (line.get("response") or {}).get("output") or []
+    said = [text_of(item.get("content")) for item in output if item.get("type") == "message"]
+    given = line["responses_create_params"].get("input")
+    asked = [given] if isinstance(given, str) else [text_of(item.get("content")) for item in given or ()]
+    return {
+        "question": asked[-1] if asked else "",
+        "tool_calls": [call_text(item) for item in output if item.get("type") == "function_call"],
+        "answer": said[-1] if said else "",
+        "reward": line.get("reward"),
+        "seconds": line["rollout"]["timing"].get("seconds"),
+    }
+
+
+def _print(lines: list[dict[str, Any]]) -> None:
+    columns: list[Column] = [
+        ("QUESTION", "fold"),
+        ("TOOL CALL", "fold"),
+        ("ANSWER", "fold"),
+        ("REWARD", "right"),
+        ("SECONDS", "right"),
+    ]
+    rows = []
+    for line in lines:
+        short = _digest(line)
+        reward, spent = short["reward"], short["seconds"]
+        rows.append(
+            (
+                short["question"],
+                "\n".join(short["tool_calls"]) or "-",
+                short["answer"] or "-",
+                "-" if reward is None else f"{reward:g}",
+                "-" if spent is None else f"{spent:.2f}",
+            )
+        )
+    console().print(make_table(columns, rows))
+
+
+def _print_next(target: Path) -> None:
+    note("")
+    note(
+        f"The rollouts are in {target}, one JSON object a line: the task, the whole conversation, the reward."
+    )
+    note("Next:")
+    note(f"  gymctl up --config {ENVIRONMENT} --config local_model --detach   # the same servers, to stay")
+    note('  gymctl ask AGENT "What is the weather in Lisbon?"   # AGENT as listed by: gymctl servers list')
+    note("  gymctl rollouts collect --input tasks.jsonl --output rollouts.jsonl   # your own tasks")
+    note("  gymctl down")

@@ -137,8 +137,8 @@ def _named(settings: Settings, name: str) -> list[Server]:
         import difflib
 
         names = sorted({server.name for server in listed.servers})
-        close = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
-        hint = f"Did you mean {' or '.join(close)}?" if close else "See what is there: gymctl servers list"
+        close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        hint = f"Did you mean {close[0]}?" if close else "See what is there: gymctl servers list"
         raise CliError(f"no server is called {name}", hint)
     return found
 

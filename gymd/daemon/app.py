@@ -24,10 +24,11 @@ from gymd.config.secrets import secret_values
 from gymd.daemon.admission import SessionLimits
 from gymd.daemon.hub import Hub
 from gymd.daemon.plan import make_plan
+from gymd.daemon.process import HOST_COMMAND, HostProcess
 from gymd.daemon.registry import Registry
 from gymd.daemon.scheduler import Scheduler
 from gymd.daemon.state import StateFolder
-from gymd.daemon.supervisor import HOST_COMMAND, Supervisor
+from gymd.daemon.supervisor import Supervisor
 from gymd.daemon.venvs import Environments
 from gymd.daemon.work import stamp
 from gymd.errors import error
@@ -53,10 +54,16 @@ class Daemon:
         config: servers and settings.
         allow_remote: listen on addresses that other machines reach. Nothing is encrypted or authenticated.
         host_command: Python arguments that start a host; tests put their own here.
+        spare: a host that was started ahead, while the configuration was read.
     """
 
     def __init__(
-        self, config: GymConfig, *, allow_remote: bool = False, host_command: Sequence[str] = HOST_COMMAND
+        self,
+        config: GymConfig,
+        *,
+        allow_remote: bool = False,
+        host_command: Sequence[str] = HOST_COMMAND,
+        spare: HostProcess | None = None,
     ) -> None:
         settings = config.daemon
         _check_listen(settings, allow_remote=allow_remote)
@@ -64,6 +71,8 @@ class Daemon:
         self._settings = settings
         self._start_time = time.time()
         self._now = asyncio.Event()
+        self._socket: Path | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._calls: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {}
         self._mesh: Mesh | None = None
@@ -84,6 +93,7 @@ class Daemon:
             log_level=settings.log_level,
             mask=lambda line: scrub(line, secrets),
             command=host_command,
+            spare=spare,
         )
 
     @property
@@ -130,6 +140,7 @@ class Daemon:
         self._wire.add_service("gymapi.v1.RolloutService")
         self.addresses = await self._wire.start()
         if unix is not None:
+            self._socket = unix
             unix.chmod(0o600)
         self.registry.listen(self._on_servers)
         self._tasks.append(asyncio.get_running_loop().create_task(self._check_leases()))
@@ -192,7 +203,15 @@ class Daemon:
         self._now.set()
 
     async def stop(self, reason: str = "it was told to stop") -> None:
-        """Takes no new work, finishes or cancels what runs within the grace, and leaves nothing behind."""
+        """Takes no new work, finishes or cancels what runs within the grace, and leaves nothing behind.
+
+        Safe to repeat: later calls wait for the first.
+        """
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._stop(reason))
+        await asyncio.shield(self._ending)
+
+    async def _stop(self, reason: str) -> None:
         log.info("daemon_stopping", extra={"why": reason, "grace_s": self._settings.grace_s})
         self.registry.draining = True
         if self._wire is not None and self.addresses:
@@ -208,9 +227,9 @@ class Daemon:
         if self._wire is not None and self.addresses:
             await self._wire.stop(WIRE_STOP_S)
         self.scheduler.close()
-        if self._settings.unix_socket is not None:
+        if self._socket is not None:
             with contextlib.suppress(FileNotFoundError):
-                self._settings.unix_socket.unlink()
+                self._socket.unlink()
         self._state.close()
         log.info("daemon_stopped")
 

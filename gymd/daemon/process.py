@@ -7,15 +7,18 @@ import contextlib
 import logging
 import os
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from subprocess import PIPE, STDOUT
 from typing import Any
 
-__all__ = ["LINES_KEPT", "HostProcess", "describe_exit"]
+__all__ = ["HOST_COMMAND", "LINES_KEPT", "HostProcess", "describe_exit", "start_spare"]
 
 log = logging.getLogger("gymd.host")
 
+HOST_COMMAND = ("-m", "gymd.sdk.host")
+"""Python arguments that start a host."""
 LINES_KEPT = 2000
 LINE_LENGTH = 4096
 """Longer lines are cut."""
@@ -30,17 +33,18 @@ class _Output(asyncio.SubprocessProtocol):
     grandchild may hold open long after the process died.
     """
 
-    def __init__(self, keep: Callable[[str], None]) -> None:
+    def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.exited: asyncio.Future[None] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
-        self._keep = keep
+        # Nothing is read before the transport was handed out, and its owner sets this at once.
+        self.keep: Callable[[str], None] = lambda line: None
         self._rest = b""
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         *whole, rest = (self._rest + data).split(b"\n")
         for line in whole:
-            self._keep(line[:LINE_LENGTH].decode(errors="replace").rstrip("\r"))
+            self.keep(line[:LINE_LENGTH].decode(errors="replace").rstrip("\r"))
         self._rest = rest[:LINE_LENGTH]
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
@@ -66,34 +70,37 @@ class HostProcess:
     def __init__(self, transport: asyncio.SubprocessTransport, output: _Output) -> None:
         self._transport = transport
         self._output = output
+        self._host_id = ""
+        self._lines: deque[str] = deque(maxlen=LINES_KEPT)
+        self._mask: Callable[[str], str] = str
+        output.keep = self._keep
         self.pid: int = transport.get_pid()
 
     @classmethod
-    async def start(
-        cls,
-        command: Sequence[str],
-        env: Mapping[str, str],
-        host_id: str,
-        lines: deque[str],
-        mask: Callable[[str], str] = str,
-    ) -> HostProcess:
-        """Starts the process; `lines` takes what it writes, each line through `mask` first.
+    async def start(cls, command: Sequence[str], env: Mapping[str, str]) -> HostProcess:
+        """Starts the process; it belongs to no host until `adopt` says so.
 
         Raises:
             OSError: the command cannot be executed.
         """
-
-        def keep(line: str) -> None:
-            line = mask(line)
-            lines.append(line)
-            log.debug("host_line", extra={"host_id": host_id, "line": line})
-
-        output = _Output(keep)
+        output = _Output()
         loop: Any = asyncio.get_running_loop()
         transport, _ = await loop.subprocess_exec(
             lambda: output, *command, stdin=PIPE, stdout=PIPE, stderr=STDOUT, env=env, start_new_session=True
         )
         return cls(transport, output)
+
+    def adopt(self, host_id: str, lines: deque[str], mask: Callable[[str], str]) -> None:
+        """Says whose process it is: `lines` takes what it writes, each line through `mask` first."""
+        said, self._lines = self._lines, lines
+        self._host_id, self._mask = host_id, mask
+        for line in said:
+            self._keep(line)
+
+    def _keep(self, line: str) -> None:
+        line = self._mask(line)
+        self._lines.append(line)
+        log.debug("host_line", extra={"host_id": self._host_id, "line": line})
 
     def send(self, line: bytes) -> None:
         """Writes a line to its stdin; that it died meanwhile is noticed by `wait`."""
@@ -119,6 +126,11 @@ class HostProcess:
         """Kills it and everything it started."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
+
+
+async def start_spare() -> HostProcess:
+    """Starts a host that waits for its parameters: it loads while the caller reads the configuration."""
+    return await HostProcess.start([sys.executable, *HOST_COMMAND], {**os.environ, "PYTHONUNBUFFERED": "1"})
 
 
 def describe_exit(code: int) -> str:

@@ -16,16 +16,15 @@ import orjson
 
 from gymapi.v1.registry_service_pb2 import Placement, Server, ServerLog, ServerState
 from gymd.daemon.plan import KINDS, HostPlan, Plan
-from gymd.daemon.process import LINES_KEPT, HostProcess, describe_exit
+from gymd.daemon.process import HOST_COMMAND, LINES_KEPT, HostProcess, describe_exit
 from gymd.daemon.registry import Registry
 from gymd.daemon.venvs import Environments, VenvError
 from gymd.errors import error
 
-__all__ = ["HOST_COMMAND", "Supervisor"]
+__all__ = ["Supervisor"]
 
 log = logging.getLogger(__name__)
 
-HOST_COMMAND = ("-m", "gymd.sdk.host")
 EXIT_CANNOT_START = 3
 """A host ends with it when one of its servers cannot start; the reason is its last line."""
 CANNOT_START_LIMIT = 2
@@ -77,6 +76,7 @@ class Supervisor:
         log_level: for the hosts.
         mask: takes secrets out of a line.
         command: Python arguments that start a host.
+        spare: a process started ahead by `command`; it becomes the first host, or is killed.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class Supervisor:
         log_level: str = "warning",
         mask: Callable[[str], str] = str,
         command: Sequence[str] = HOST_COMMAND,
+        spare: HostProcess | None = None,
     ) -> None:
         self._registry = registry
         self._environments = environments
@@ -98,6 +99,7 @@ class Supervisor:
         self._log_level = log_level
         self._mask = mask
         self._command = command
+        self._spare = spare
         self._remote = plan.remote
         self._units = [_Unit(host) for host in plan.hosts]
         self._address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -126,6 +128,7 @@ class Supervisor:
     async def launched(self) -> None:
         """Returns when every process was started or is known to take longer (it needs an environment)."""
         await asyncio.gather(*(unit.launched.wait() for unit in self._units))
+        await self._discard_spare()
 
     def serve_at(self, address: str) -> None:
         """Tells the processes where the daemon listens."""
@@ -136,6 +139,8 @@ class Supervisor:
         """Ends every process within the grace, then kills; returns when none is left. Safe to repeat."""
         self._stopping = True
         tasks = [unit.task for unit in self._units if unit.task is not None]
+        if self._spare is not None:
+            tasks.append(asyncio.get_running_loop().create_task(self._discard_spare()))
         for unit in self._units:
             unit.asked.set()
             if unit.process is not None:
@@ -147,6 +152,12 @@ class Supervisor:
             if late:
                 self.kill()
                 await asyncio.wait(late)
+
+    async def _discard_spare(self) -> None:
+        if self._spare is not None:
+            process, self._spare = self._spare, None
+            process.kill()
+            await process.wait()
 
     def kill(self) -> None:
         """Kills every process now."""
@@ -252,9 +263,7 @@ class Supervisor:
         try:
             python = await self._python(unit)
             plan = unit.plan.without(unit.broken)
-            process = await HostProcess.start(
-                [python, *self._command], _environment(plan), unit.host_id, unit.lines, self._mask
-            )
+            process = await self._launch(python, plan)
         except (VenvError, OSError) as failure:
             why = self._mask(str(failure))
             unit.lines.extend(why.splitlines())
@@ -265,6 +274,7 @@ class Supervisor:
         unit.process = process
         unit.launched.set()
         unit.lines.append(f"{STARTED} {process.pid}")
+        process.adopt(unit.host_id, unit.lines, self._mask)
         self._registry.note_process(unit.host_id, process.pid, unit.restarts)
         log.info("host_started", extra={"host_id": unit.host_id, "pid": process.pid})
         try:
@@ -280,6 +290,12 @@ class Supervisor:
             return "stopped"
         log.warning("host_ended", extra={"host_id": unit.host_id, "pid": process.pid, "code": code})
         return self._learn(unit, code)
+
+    async def _launch(self, python: str, plan: HostPlan) -> HostProcess:
+        if self._spare is not None and plan.requirements is None:
+            process, self._spare = self._spare, None
+            return process
+        return await HostProcess.start([python, *self._command], _environment(plan))
 
     async def _python(self, unit: _Unit) -> str:
         if unit.plan.requirements is None:

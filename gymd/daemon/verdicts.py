@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Literal, NamedTuple
 
-from gymapi.v1.errors_pb2 import ErrorStatus
+from gymapi.v1.errors_pb2 import ErrorReason, ErrorStatus
 from gymapi.v1.rollout_pb2 import FailureClass, Outcome, Rollout, Stage
 from gymd.daemon.work import REWARDED_OUTCOMES
 from gymd.errors import (
@@ -25,7 +25,10 @@ __all__ = ["Verdict", "judge_error", "judge_rollout"]
 
 # The replica said no before anything began, so another try costs no attempt.
 _REFUSALS = frozenset(("DRAINING", "LIMIT_REACHED", "SERVER_NOT_READY"))
-_RETRIED_STAGES = frozenset((Stage.STAGE_TRANSPORT, Stage.STAGE_SEED))
+# The model server spent its own retry budget on these before it reported them.
+_SPENT = frozenset(
+    (ErrorReason.ERROR_REASON_UPSTREAM_UNAVAILABLE, ErrorReason.ERROR_REASON_UPSTREAM_RATE_LIMITED)
+)
 
 
 class Verdict(NamedTuple):
@@ -93,6 +96,7 @@ def judge_rollout(rollout: Rollout) -> Verdict:
         rollout.ClearField("reward")  # nobody scored what failed
     failure = rollout.failure
     infra = failure.failure_class == FailureClass.FAILURE_CLASS_INFRA
-    if failure.retriable and infra and failure.stage in _RETRIED_STAGES:
+    # Another attempt is a new session, so it is safe whatever the lost process was doing.
+    if failure.retriable and infra and failure.status.reason not in _SPENT:
         return Verdict(outcome, failure.failure_class, failure.stage, failure.status, again="failed")
     return _ENDED

@@ -187,7 +187,7 @@ async def run_host(bootstrap: Bootstrap, *, lifeline: bool, announce: bool = Fal
     try:
         addresses = await host.start()
     except GymdError as failure:
-        sys.stderr.write(f"gymd-host: {failure}\n")
+        sys.stderr.write(f"gymd-host: {' '.join(str(failure).split())}\n")  # one line: the daemon reads it
         await host.stop()
         return EXIT_CANNOT_START
     if announce:

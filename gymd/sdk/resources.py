@@ -131,7 +131,7 @@ class ResourcesServicer:
             idle = request.idle_timeout.ToNanoseconds() / 1e9
         task = TaskView(request.task)
         session = Session(request.session_id, task, request.request_id, idle)
-        # A plain conversation has no fields at all; what verify needs is missed only if it is asked to verify.
+        # A plain conversation has no fields; what verify needs is missed only when it is called.
         if request.task.fields_json:
             self._verify.check_task(task)
         session.last_used = asyncio.get_running_loop().time()
@@ -166,7 +166,7 @@ class ResourcesServicer:
         try:
             response = await self._call(bound, session, request.arguments_json)
         except asyncio.CancelledError:
-            # Whether it was applied is unknown, and a repeat must neither apply it twice nor find half an answer.
+            # Whether it was applied is unknown: a repeat must neither apply it twice nor find half an answer.
             text = f"the call {request.call_id!r} of {bound.name} was interrupted; start the rollout again"
             _fail(answer, error("SESSION_LOST", text, session_id=session.id, call_id=request.call_id))
             raise

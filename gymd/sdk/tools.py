@@ -17,6 +17,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _MARK = "__gymd_tool__"
 INJECTED = frozenset({"self", "session"})
+_VALUES = frozenset({"default", "const", "enum", "examples"})
+"""Keywords of a JSON schema whose value is data, not a schema."""
 
 
 class ToolError(Exception):
@@ -44,12 +46,14 @@ class BoundTool:
         parameters = inspect.signature(function).parameters
         self.wants_session = "session" in parameters
         self._arguments = _arguments_model(name, function, parameters)
-        self._names = list(self._arguments.model_fields)
+        self._names = {field: info.alias or field for field, info in self._arguments.model_fields.items()}
+        schema = _schema(self._arguments)
         self.definition = FunctionTool(
             name=name,
             description=inspect.cleandoc(function.__doc__ or ""),
-            strict=True,
-            parameters_json=orjson.dumps(_schema(self._arguments)).decode(),
+            # OpenAI's strict mode refuses a schema with optional parameters.
+            strict=set(schema["required"]) == set(schema["properties"]),
+            parameters_json=orjson.dumps(schema).decode(),
         )
 
     def parse(self, arguments_json: str) -> dict[str, Any]:
@@ -62,7 +66,7 @@ class BoundTool:
                 for problem in failure.errors(include_url=False, include_context=False)
             )
             raise ToolError(error_text(f"Invalid tool call arguments: {details}")) from None
-        return {name: getattr(values, name) for name in self._names}
+        return {name: getattr(values, field) for field, name in self._names.items()}
 
 
 def error_text(message: str) -> str:
@@ -106,13 +110,17 @@ def _arguments_model(name: str, function: Callable[..., Any], parameters: Any) -
         if parameter.name not in hints:
             raise TypeError(f"tool {name}: parameter {parameter.name} needs a type hint")
         default = ... if parameter.default is parameter.empty else parameter.default
-        fields[parameter.name] = (hints[parameter.name], default)
+        field = parameter.name
+        if hasattr(pydantic.BaseModel, field) or field.startswith(("_", "model_")):
+            # pydantic keeps such names (`json`, `copy`) for itself; the model still sees the parameter's own.
+            field, default = f"p_{field}", pydantic.Field(default, alias=parameter.name)
+        fields[field] = (hints[parameter.name], default)
     return pydantic.create_model(name, **fields)
 
 
 def _schema(model: type[pydantic.BaseModel]) -> dict[str, Any]:
     """The JSON schema without pydantic's titles, closed against further keys."""
-    schema = _without_titles(model.model_json_schema())
+    schema = _plain_schema(model.model_json_schema())
     schema.setdefault("properties", {})
     schema.setdefault("required", [])
     schema.pop("description", None)
@@ -120,18 +128,22 @@ def _schema(model: type[pydantic.BaseModel]) -> dict[str, Any]:
     return schema
 
 
-def _without_titles(node: Any) -> Any:
+def _plain_schema(node: Any) -> Any:
     if isinstance(node, list):
-        return [_without_titles(value) for value in node]
+        return [_plain_schema(value) for value in node]
     if not isinstance(node, dict):
         return node
     # A property may be called `title`: only the keyword next to other schema keywords is pydantic's.
-    cleaned = {}
+    cleaned: dict[str, Any] = {}
     for key, value in node.items():
         if key == "title" and isinstance(value, str):
             continue
-        if key == "properties":
-            cleaned[key] = {name: _without_titles(child) for name, child in value.items()}
+        if key in ("properties", "$defs"):
+            cleaned[key] = {name: _plain_schema(child) for name, child in value.items()}
+        elif key in _VALUES:
+            cleaned[key] = value
         else:
-            cleaned[key] = _without_titles(value)
+            cleaned[key] = _plain_schema(value)
+    if "properties" in cleaned:
+        cleaned.setdefault("additionalProperties", False)
     return cleaned

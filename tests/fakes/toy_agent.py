@@ -54,6 +54,7 @@ class ToyAgent(AgentServer):
         if text == "exit":
             os._exit(17)
         if text == "hang":
+            print("hanging", request.rollout_id, flush=True)  # noqa: T201 - read back from its log
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:

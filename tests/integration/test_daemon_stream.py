@@ -108,6 +108,7 @@ async def test_cancel_reaches_the_agent(mesh: RunningMesh) -> None:
     stream = await mesh.stream().open(default_agent="toy")
     await stream.submit(task("stuck", "hang"), task("fine"))
     await stream.until(1)
+    await mesh.logged("toy", "hanging stuck/0")
     await stream.send(cancel=pb.CancelWork(task_id="stuck", reason="enough"))
     assert (await stream.expect("cancelled")).cancelled_count == 1
     *_, stuck = await stream.until(2)
@@ -119,7 +120,7 @@ async def test_cancel_reaches_the_agent(mesh: RunningMesh) -> None:
 async def test_a_client_that_goes_away_takes_its_work_along(mesh: RunningMesh) -> None:
     stream = await mesh.stream().open(default_agent="toy")
     await stream.submit(task("stuck", "hang", rollout_count=5))
-    await stream.expect("admissions")
+    await mesh.logged("toy", "hanging stuck/4")
     stream.call.cancel()
     assert await mesh.logged("toy", "cancelled stuck/4")
     await mesh.until_metric("sessions_open", 0)

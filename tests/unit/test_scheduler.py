@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from gymapi.v1.agent_service_pb2 import RunRolloutRequest, RunRolloutResponse
+from gymapi.v1.errors_pb2 import ErrorReason
 from gymapi.v1.registry_service_pb2 import Server, ServerCapabilities, ServerKind, ServerState
 from gymapi.v1.rollout_pb2 import FailureClass, Outcome, Rollout, Stage
 from gymd.daemon import scheduler as scheduler_module
@@ -294,6 +295,7 @@ class TestAgain:
         response.rollout.failure.retriable = True
         response.rollout.failure.failure_class = FailureClass.FAILURE_CLASS_INFRA
         response.rollout.failure.stage = Stage.STAGE_MODEL
+        response.rollout.failure.status.reason = ErrorReason.ERROR_REASON_UPSTREAM_UNAVAILABLE
         response.rollout.reward.value = 0.0
         bench.answer = lambda *_: response
         bench.scheduler.update([replica("a")], [])

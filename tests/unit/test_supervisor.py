@@ -31,11 +31,16 @@ def spec(name: str, **fields: Any) -> ServerSpec:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process runs no more; init may be slow to bury it."""
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
+    """Whether a process that was killed runs no more; init may be slow to bury it."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.01)
+    return False
 
 
 class Mesh:

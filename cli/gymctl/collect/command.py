@@ -24,7 +24,7 @@ from gymctl.output import Column, console, make_table, note, seconds, show_json
 from gymd.client import RolloutClient
 from gymd.errors import GymdError
 
-__all__ = ["collect_command"]
+__all__ = ["collect_command", "collect_rows"]
 
 
 @dataclass
@@ -50,6 +50,18 @@ def collect_command(
         return _finish(run, tally, stopped_by, settings.output_format)
 
 
+def collect_rows(plan: Plan, address: str, *, source: Path, target: Path) -> int:
+    """Runs the tasks of a file anew and keeps only the output; returns the exit code."""
+    with closing(Source(str(source))) as rows:
+        run = _Run(plan, Paths(target), rows, resume=False)
+        tally, stopped_by = asyncio.run(_collect(run, address))
+    run.paths.record.unlink(missing_ok=True)
+    if tally.done == tally.total and not stopped_by:
+        return 0
+    _print_shortfall(run, tally, stopped_by)
+    return 1
+
+
 def _open(source: str) -> Source:
     if source == "-" and sys.stdin.isatty():
         raise click.UsageError("--input - reads stdin, and nothing is piped into it.")
@@ -70,7 +82,7 @@ def _address(settings: Settings, configs: tuple[str, ...], stack: ExitStack) -> 
         return found.address
     from gymctl.launch import running_daemon
 
-    return stack.enter_context(running_daemon(configs, ["gymd.listen=127.0.0.1:0"]))
+    return stack.enter_context(running_daemon(configs))
 
 
 async def _collect(run: _Run, address: str) -> tuple[Tally, GymdError | None]:

@@ -116,7 +116,6 @@ def parse_overrides(settings: Sequence[str]) -> dict[str, Any]:
 
 def nearest(word: str, known: Sequence[str]) -> str:
     """`Did you mean ...?`, or what there is."""
-    close = difflib.get_close_matches(word, known, n=2, cutoff=0.5)
-    if close:
-        return f"Did you mean {' or '.join(close)}?"
+    if close := difflib.get_close_matches(word, known, n=1, cutoff=0.5):
+        return f"Did you mean {close[0]}?"
     return f"There are: {', '.join(known)}." if known else "There is none."

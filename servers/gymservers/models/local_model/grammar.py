@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["call_text", "parse_calls", "schema_grammar", "tool_grammar"]
+__all__ = ["CallGrammar", "call_text", "parse_calls", "schema_grammar", "tool_grammar"]
 
 _MAX_STRING = 64
 _LONGEST_STRING = 400
@@ -21,6 +22,10 @@ _MOST_ITEMS = 32
 _MAX_DEPTH = 8
 _MAX_RULES = 2_000
 _MAX_RANGE = 24
+_BEGIN = '{"name": "'
+
+# Keywords that leave open how a value begins.
+_OPEN = frozenset({"$ref", "const", "enum", "anyOf", "oneOf", "allOf"})
 
 _BASE = r"""char ::= [^"\\\x7F\x00-\x1F] | "\\" (["\\bfnrt] | "u" [0-9a-fA-F]{4})
 integer ::= "-"? natural
@@ -33,22 +38,38 @@ free ::= "{" (string ": " scalar (", " string ": " scalar){0,7})? "}"
 """
 
 
-def tool_grammar(tools: Sequence[tuple[str, Any]], most_calls: int) -> str:
-    """The grammar of a call of one of the tools, given as pairs of name and schema of the arguments.
+@dataclass(frozen=True, slots=True)
+class CallGrammar:
+    """A text that calls tools: `begin`, then what the model writes by `rules`, then `end`.
 
-    With `most_calls` above 1, a list of one to so many calls.
+    Begin and end are the same in any case. They are not generated: that costs nothing, they keep their
+    natural tokens, and no token that the model had no choice about counts as one of its actions.
+    """
+
+    begin: str
+    rules: str
+    end: str
+
+
+def tool_grammar(tools: Sequence[tuple[str, Any]], most_calls: int) -> CallGrammar:
+    """The text of a call of one of the tools, given as pairs of name and schema of the arguments.
+
+    With `most_calls` above 1 it is a list of one to so many calls.
     """
     rules = _Rules()
+    if len(tools) == 1 and most_calls == 1:
+        name, schema = tools[0]
+        begin, rest, end = rules.opened_arguments(schema)
+        return CallGrammar(call_text(name, begin)[:-1], rules.text(rest), end + "}")
     calls = []
     for name, schema in tools:
-        arguments = rules.arguments(schema)
-        head, tail = call_text(name, "\0").split("\0")
-        calls.append(f"{_quote(head)} {arguments} {_quote(tail)}")
+        head = call_text(name, "")[:-1].removeprefix(_BEGIN)
+        calls.append(f"{_quote(head)} {rules.arguments(schema)}")
     rules.rules["call"] = " | ".join(calls)
-    one = "call"
-    if most_calls > 1:
-        one = f'"[" call (", " call){{0,{most_calls - 1}}} "]"'
-    return rules.text(one)
+    if most_calls == 1:
+        return CallGrammar(_BEGIN, rules.text("call"), "}")
+    more = f'("}}, " {_quote(_BEGIN)} call){{0,{most_calls - 1}}}'
+    return CallGrammar(f"[{_BEGIN}", rules.text(f"call {more}"), "}]")
 
 
 def schema_grammar(schema: Any) -> str:
@@ -114,6 +135,31 @@ class _Rules:
             return "free"
         return self.object_rule(schema, 0)
 
+    def opened_arguments(self, schema: Any) -> tuple[str, str, str]:
+        """What all arguments begin with, the rule of what is free, what all end with."""
+        self.top, self.references = schema, {}
+        begin, rest, end = self.opened(schema, 0)
+        return (begin, rest, end) if begin.startswith("{") else ("", self.arguments(schema), "")
+
+    def opened(self, schema: Any, depth: int) -> tuple[str, str, str]:
+        """A value as the beginning that it has in any case, an expression for its rest, and its end."""
+        if not isinstance(schema, dict) or depth > _MAX_DEPTH or not _OPEN.isdisjoint(schema):
+            return "", self.value(schema, depth), ""
+        properties = schema.get("properties")
+        if schema.get("type") == "object" and isinstance(properties, dict) and properties:
+            (name, part), *others = properties.items()
+            wanted = _required(schema)
+            if name in wanted:
+                begin, rest, end = self.opened(part, depth + 1)
+                begin = f"{{{_dump(name)}: {begin}"
+                if not others:
+                    return begin, rest, end + "}"
+                _, after = self.pairs(others, wanted, depth)
+                return begin, f"{rest} {_quote(end)} {after}", "}"
+        if schema.get("type") == "string":
+            return '"', self.value(schema, depth).removeprefix('"\\"" '), ""
+        return "", self.value(schema, depth), ""
+
     def value(self, schema: Any, depth: int) -> str:
         """An expression for a value."""
         if not isinstance(schema, dict) or depth > _MAX_DEPTH or len(self.rules) > _MAX_RULES:
@@ -163,11 +209,14 @@ class _Rules:
             return _quote("{}") if schema.get("additionalProperties") is False else "free"
         if not properties:
             return _quote("{}")
-        required = schema.get("required")
-        wanted = set(required) if isinstance(required, list) else set()
+        first, _ = self.pairs(list(properties.items()), _required(schema), depth)
+        return f'"{{" {first} "}}"'
+
+    def pairs(self, properties: list[tuple[str, Any]], wanted: set[str], depth: int) -> tuple[str, str]:
+        """Rules for a sequence of properties, at the beginning of an object and after another property."""
         # Two rules for the rest of the object from each property on: with nothing before it, and with some.
         first = after = '""'
-        for name, part in reversed(properties.items()):
+        for name, part in reversed(properties):
             value = self.value(part, depth + 1)
             pair = f"{_quote(_dump(name) + ': ')} {value}"
             rest_first, rest_after = first, after
@@ -175,7 +224,7 @@ class _Rules:
             if name not in wanted:
                 first, after = f"{first} | {rest_first}", f"{after} | {rest_after}"
             first, after = self.named(first), self.named(after)
-        return f'"{{" {first} "}}"'
+        return first, after
 
     def array_rule(self, schema: dict[str, Any], depth: int) -> str:
         """A bounded list."""
@@ -222,6 +271,11 @@ def _merge(schema: dict[str, Any], parts: list[Any]) -> dict[str, Any]:
             else:
                 merged[key] = value
     return merged
+
+
+def _required(schema: dict[str, Any]) -> set[str]:
+    required = schema.get("required")
+    return {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
 
 
 def _bounds(schema: dict[str, Any], low_key: str, high_key: str, usual: int, most: int) -> tuple[int, int]:

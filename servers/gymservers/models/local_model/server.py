@@ -17,7 +17,7 @@ from gymd.sdk.http import HttpClient, RetryPolicy
 from gymd.sdk.http_model import overflow_response, refused
 from gymd.sdk.http_outcomes import Trial, is_context_overflow
 from gymservers.models.local_model.engine import Engine
-from gymservers.models.local_model.grammar import parse_calls, schema_grammar, tool_grammar
+from gymservers.models.local_model.grammar import CallGrammar, parse_calls, schema_grammar, tool_grammar
 from gymservers.models.local_model.prompts import flatten, tool_turn
 from gymservers.models.local_model.weights import ensure_weights
 
@@ -104,7 +104,7 @@ class LocalModel(ModelServer):
         wanted = self.config.return_token_id_information if wanted is None else wanted
         options = _WITH_TOKENS if wanted else _PLAIN
         try:
-            body, calls = self.request_body(params, options)
+            body, grammar = self.request_body(params, options)
         except ConvertError as problem:
             raise refused(problem) from None
         try:
@@ -114,13 +114,15 @@ class LocalModel(ModelServer):
             if is_context_overflow(failure):
                 return overflow_response(params, self._model)
             raise
-        if calls:
-            _lift_calls(chat["choices"][0]["message"])
+        if grammar is not None:
+            _lift_calls(chat["choices"][0], grammar)
         chat["model"] = self._model
         return response_from_chat(chat, params, options)
 
-    def request_body(self, params: ResponseCreateParams, options: ChatOptions) -> tuple[dict[str, Any], bool]:
-        """The JSON body for create params, and whether the answer is a constrained call."""
+    def request_body(
+        self, params: ResponseCreateParams, options: ChatOptions
+    ) -> tuple[dict[str, Any], CallGrammar | None]:
+        """The JSON body for create params, and the grammar if the answer is a constrained call."""
         body = chat_from_params(params, options)
         for key in _VLLM_ONLY:
             body.pop(key, None)
@@ -132,7 +134,7 @@ class LocalModel(ModelServer):
         for key, value in _SAMPLING.items():
             body.setdefault(key, value)
         if self._native:
-            return body, False
+            return body, None
         turn = tool_turn(params, body)
         body["messages"] = flatten(body["messages"], turn.offered)
         several = body.pop("parallel_tool_calls", True)
@@ -140,12 +142,14 @@ class LocalModel(ModelServer):
         body.pop("tool_choice", None)
         if not turn.callable:
             _constrain_text(body)
-            return body, False
+            return body, None
         functions = [tool["function"] for tool in turn.callable]
         pairs = [(function["name"], function.get("parameters")) for function in functions]
-        body["grammar"] = tool_grammar(pairs, self.config.max_parallel_calls if several else 1)
+        grammar = tool_grammar(pairs, self.config.max_parallel_calls if several else 1)
+        body["grammar"] = grammar.rules
+        body["messages"].append({"role": "assistant", "content": grammar.begin})
         body.pop("response_format", None)
-        return body, True
+        return body, grammar
 
     async def _post(self, body: dict[str, Any], call: ModelCall, wanted: bool) -> dict[str, Any]:
         """The chat completion, with token ids in vLLM's form if wanted."""
@@ -212,9 +216,18 @@ def _constrain_text(body: dict[str, Any]) -> None:
     body["grammar"] = schema_grammar(schema or {"type": "object"})
 
 
-def _lift_calls(message: dict[str, Any]) -> None:
+def _lift_calls(choice: dict[str, Any], grammar: CallGrammar) -> None:
     """Turns the text of a constrained turn into calls; a text that was cut off stays text."""
-    calls = parse_calls(message.get("content") or "")
+    if choice["finish_reason"] != "stop":
+        return
+    message = choice["message"]
+    text = message.get("content") or ""
+    written = text if text.startswith(grammar.begin) else grammar.begin + text
+    calls = parse_calls(written + grammar.end)
+    # The model could not but stop here, and its history goes on with the end of the call instead.
+    if ids := choice.get("token_ids"):
+        ids.pop()
+        choice["logprobs"]["content"].pop()
     if calls is None:
         return
     message["content"] = None

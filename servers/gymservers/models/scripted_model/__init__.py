@@ -1,0 +1,1 @@
+"""Model server that answers by rules: for tests, demonstrations and capacity measurement."""

@@ -1,0 +1,45 @@
+"""Numbers that look random and depend only on what they are asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from hashlib import blake2b
+from statistics import NormalDist
+
+__all__ = ["parse_latency", "share"]
+
+_RANGE = float(1 << 64)
+_NORMAL = NormalDist()
+_FORMS = "a number of seconds, fixed:S, uniform:LOW:HIGH, exponential:MEAN or lognormal:MEDIAN:SIGMA"
+
+
+def share(seed: int, *parts: object) -> float:
+    """A number between 0 and 1, both excluded, the same for the same arguments in every process."""
+    digest = blake2b(repr((seed, *parts)).encode(), digest_size=8).digest()
+    return (int.from_bytes(digest) + 0.5) / _RANGE
+
+
+def parse_latency(text: str | float) -> Callable[[float], float]:
+    """A function from a share to seconds; raises ValueError for a form that is unknown.
+
+    Forms: a number, fixed:S, uniform:LOW:HIGH, exponential:MEAN, lognormal:MEDIAN:SIGMA.
+    """
+    kind, *numbers = str(text).split(":")
+    try:
+        if not numbers:
+            kind, numbers = "fixed", [kind]
+        first, *more = (float(number) for number in numbers)
+    except ValueError:
+        raise ValueError(f"latency {text!r} must be {_FORMS}") from None
+    if first < 0 or any(number < 0 for number in more):
+        raise ValueError(f"latency {text!r} must not be negative")
+    if kind == "fixed" and not more:
+        return lambda _: first
+    if kind == "exponential" and not more:
+        return lambda part: -first * math.log(1.0 - part)
+    if kind == "uniform" and len(more) == 1:
+        return lambda part: first + (more[0] - first) * part
+    if kind == "lognormal" and len(more) == 1:
+        return lambda part: first * math.exp(more[0] * _NORMAL.inv_cdf(part))
+    raise ValueError(f"latency {text!r} must be {_FORMS}")

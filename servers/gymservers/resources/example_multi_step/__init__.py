@@ -1,0 +1,1 @@
+"""example_multi_step: look up values one by one, then hand them in, in order."""

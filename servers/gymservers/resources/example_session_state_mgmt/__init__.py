@@ -1,0 +1,1 @@
+"""example_session_state_mgmt: a counter for each session."""

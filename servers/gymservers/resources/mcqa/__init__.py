@@ -1,0 +1,1 @@
+"""mcqa: multiple-choice questions, graded by the letter that the model chose."""

@@ -1,0 +1,114 @@
+r"""Bounds what a regular expression from a row may cost, before it is run on the event loop.
+
+A backtracking search tries every length of every loop from every place where it can begin. For patterns
+that repeat nothing but single characters and classes that product is a true bound; `(a+)+` and references
+back have no useful one and are left to the worker process.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from dataclasses import dataclass, field
+
+__all__ = ["CHEAP_STEPS", "is_cheap"]
+
+CHEAP_STEPS = 2_000_000
+"""Most steps of a search on the event loop: some 20 ms, if the worst came true."""
+CACHED_PATTERNS = 512
+MOST_PATTERN_CHARS = 1_000
+
+# One atom of a pattern. `(?s)` is left out on purpose: under it a dot runs over the whole text.
+_ATOM = re.compile(
+    r"""(?P<open>\((?:\?(?::|P<\w+>|<?[=!]|[aimux]+\)))?)(?!\?)
+      | (?P<close>\))
+      | (?P<bar>\|)
+      | (?P<space>\\s)
+      | (?P<dot>\.)
+      | (?P<class>\[\^?\]?(?:\\.|[^\]\\])*\]|\\[dDwWS])
+      | (?P<anchor>\\[bBAZ]|[\^$])
+      | (?P<literal>\\[^\w\s]|\\[nrt]|[^\\(\[])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_MANY = re.compile(r"[*+]|\{\d+,?\d*\}|\{,\d+\}")
+_SPACES = re.compile(r"\s{2,}")
+
+
+@dataclass
+class _Cost:
+    """What a pattern may repeat, and where it can begin."""
+
+    spaces: int = 0
+    """Loops over white space: as long as the longest run of it."""
+    lines: int = 0
+    """Loops over a dot: as long as the longest line."""
+    others: int = 0
+    """Loops over anything else: as long as the text."""
+    choices: int = 1
+    """Ways through its alternatives and optional parts."""
+    prefix: str = ""
+    """Every match begins with this text."""
+    bars: list[int] = field(default_factory=lambda: [1])
+    """Alternatives of each open group."""
+
+    def steps(self, text: str) -> int:
+        """Most steps of a search in a text."""
+        size = len(text) + 1
+        starts = text.casefold().count(self.prefix) + 1 if self.prefix else size
+        run = 1 + max(map(len, _SPACES.findall(text)), default=1) if self.spaces else 1
+        line = 1 + max(map(len, text.split("\n"))) if self.lines else 1
+        return size + starts * self.choices * run**self.spaces * line**self.lines * size**self.others
+
+
+def is_cheap(pattern: str, text: str) -> bool:
+    """Whether searching `text` takes at most CHEAP_STEPS, whatever it holds."""
+    cost = _cost(pattern)
+    return cost is not None and cost.steps(text) <= CHEAP_STEPS
+
+
+@functools.lru_cache(CACHED_PATTERNS)
+def _cost(pattern: str) -> _Cost | None:
+    """Reads a pattern atom by atom; None if its cost has no useful bound."""
+    if len(pattern) > MOST_PATTERN_CHARS:
+        return None
+    cost, place, at_start = _Cost(), 0, True
+    while place < len(pattern):
+        atom = _ATOM.match(pattern, place)
+        if atom is None:
+            return None
+        kind, place = atom.lastgroup or "", atom.end()
+        many = _MANY.match(pattern, place)
+        place = many.end() if many else place
+        optional = pattern.startswith("?", place)
+        at_start = at_start and kind == "literal" and not many and not optional
+        if at_start:
+            cost.prefix += atom[0][-1]
+        place += optional
+        if not _add(cost, kind, many is not None, optional):
+            return None
+    cost.choices *= math.prod(cost.bars)
+    if cost.bars[0] > 1 or re.search(r"\\[nrt]", cost.prefix):
+        cost.prefix = ""  # another alternative may begin otherwise
+    cost.prefix = cost.prefix.casefold()
+    return cost
+
+
+def _add(cost: _Cost, kind: str, many: bool, optional: bool) -> bool:
+    """Adds one atom; False if it cannot be bounded."""
+    if kind == "open":
+        cost.bars.append(1)
+        return not (many or optional)
+    if kind == "bar":
+        cost.bars[-1] += 1
+    if kind == "close":
+        if many or len(cost.bars) < 2:
+            return False
+        cost.choices *= cost.bars.pop()
+    if many:
+        name = {"space": "spaces", "dot": "lines"}.get(kind, "others")
+        setattr(cost, name, getattr(cost, name) + 1)
+    elif optional:
+        cost.choices *= 2
+    return True

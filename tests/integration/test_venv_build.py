@@ -1,0 +1,187 @@
+"""Environments of `placement: venv`, built by uv from a folder of wheels: no network is needed."""
+
+import asyncio
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from gymapi.v1.registry_service_pb2 import Placement, ServerState
+from gymd.config import ServerSpec
+from gymd.daemon.requirements import Requirements, normalise, requirements_met
+from gymd.daemon.venvs import Environments, VenvError
+from tests.fakes.mesh import TOY, running, task
+
+
+def wheel(folder: Path, version: str, name: str = "toypkg") -> None:
+    """Writes a wheel with one module that knows its version."""
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}.py": f"VERSION = {version!r}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{path},,\n" for path in [*files, f"{info}/RECORD"])
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        for path, text in {**files, f"{info}/RECORD": record}.items():
+            archive.writestr(path, text)
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> Path:
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    for version in ("0.7", "0.8"):
+        wheel(folder, version)
+    return folder
+
+
+def wants(wheels: Path, *lines: str) -> Requirements:
+    return Requirements(normalise("\n".join(["--no-index", f"--find-links {wheels}", *lines])), str(wheels))
+
+
+async def output(python: str, code: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        python, "-c", code, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    out, _ = await process.communicate()
+    return out.decode().strip()
+
+
+def server(folder: Path, name: str, wheels: Path, version: str) -> ServerSpec:
+    """A toy agent in a folder of its own, with its requirements beside it."""
+    home = folder / name
+    home.mkdir()
+    text = f"--no-index\n--find-links {wheels}\ntoypkg=={version}\n"
+    (home / "requirements.txt").write_text(text)
+    (home / "server.py").write_text(Path(TOY.rpartition(":")[0]).read_text())
+    return ServerSpec(
+        name=name,
+        kind="agent",
+        implementation=name,
+        entrypoint=f"{home}/server.py:ToyAgent",
+        placement="venv",
+        config={"package": "toypkg"},
+    )
+
+
+class TestEnvironments:
+    async def test_own_packages_first_then_the_daemons(self, tmp_path: Path, wheels: Path) -> None:
+        said: list[str] = []
+        python = await Environments(tmp_path / "venvs").ensure(wants(wheels, "toypkg==0.7"), said.append)
+        assert await output(python, "import toypkg; print(toypkg.VERSION)") == "0.7"
+        assert await output(python, "import gymd.sdk, gymapi, grpc; print(1)") == "1"
+        own, core = await asyncio.gather(
+            output(python, "import toypkg, sys; print(sys.path.index(toypkg.__file__.rpartition('/')[0]))"),
+            output(python, "import grpc, sys; print(sys.path.index(grpc.__file__.rpartition('/grpc/')[0]))"),
+        )
+        assert int(own) < int(core)
+        assert any("toypkg" in line for line in said), "uv's progress is passed on"
+
+    async def test_built_once_then_used_without_uv(
+        self, tmp_path: Path, wheels: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        environments = Environments(tmp_path / "venvs")
+        need = wants(wheels, "toypkg==0.7")
+        first = await environments.ensure(need, lambda text: None)
+        monkeypatch.setenv("PATH", "")
+        monkeypatch.setitem(sys.modules, "uv", None)
+        said: list[str] = []
+        began = time.monotonic()
+        again = await environments.ensure(wants(wheels, "# a comment", "toypkg==0.7  # why"), said.append)
+        assert (again, said) == (first, [])
+        assert time.monotonic() - began < 1
+        with pytest.raises(VenvError, match="pip install uv"):
+            await environments.ensure(wants(wheels, "toypkg==0.8"), lambda text: None)
+
+    async def test_a_conflict_with_the_core_is_told_in_uvs_words(self, tmp_path: Path, wheels: Path) -> None:
+        wheel(wheels, "3.1", "protobuf")
+        folder = tmp_path / "venvs"
+        with pytest.raises(VenvError) as caught:
+            await Environments(folder).ensure(wants(wheels, "protobuf==3.1"), lambda text: None)
+        assert "protobuf==3.1" in str(caught.value)
+        assert "unsatisfiable" in str(caught.value)
+        assert [path.suffix for path in folder.iterdir()] == [".lock"], "nothing half-built is left"
+
+    async def test_two_at_a_time_build_one(self, tmp_path: Path, wheels: Path) -> None:
+        said: list[str] = []
+        need = wants(wheels, "toypkg==0.7")
+        pythons = await asyncio.gather(
+            *(Environments(tmp_path / "venvs").ensure(need, said.append) for _ in range(2))
+        )
+        assert len(set(pythons)) == 1
+        assert len([line for line in said if line == "building its environment: uv venv"]) == 1
+        assert any("another daemon" in line for line in said)
+
+    async def test_what_a_killed_build_left_is_replaced(self, tmp_path: Path, wheels: Path) -> None:
+        need = wants(wheels, "toypkg==0.8")
+        left = tmp_path / "venvs" / f"{need.key}.new"
+        left.mkdir(parents=True)
+        (left / "half").touch()
+        python = await Environments(tmp_path / "venvs").ensure(need, lambda text: None)
+        assert await output(python, "import toypkg; print(toypkg.VERSION)") == "0.8"
+
+    async def test_a_cancelled_build_leaves_nothing(self, tmp_path: Path, wheels: Path) -> None:
+        started = asyncio.Event()
+        build = asyncio.ensure_future(
+            Environments(tmp_path / "venvs").ensure(wants(wheels, "toypkg"), lambda text: started.set())
+        )
+        await started.wait()
+        build.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await build
+        assert [path.suffix for path in (tmp_path / "venvs").iterdir()] == [".lock"]
+
+
+class TestRequirements:
+    def test_normalised(self) -> None:
+        text = "# head\n-e nemo-gym[dev] @ ../../\n\nmath-verify == 0.8  # why\n--index-url https://x/#frag\n"
+        assert normalise(text) == "math-verify == 0.8\n--index-url https://x/#frag"
+
+    def test_the_key_follows_the_contents(self) -> None:
+        assert Requirements("a==1", "/x").key == Requirements("a==1", "/y").key
+        assert Requirements("a==1", "/x").key != Requirements("a==2", "/x").key
+
+    @pytest.mark.parametrize(
+        ("text", "met"),
+        [
+            ("pydantic>=2", True),
+            ("pydantic<2", False),
+            ("surely-not-there", False),
+            ("surely-not-there; python_version < '3'", True),
+            ("-r other.txt", False),
+            ("pydantic @ file:///nowhere.whl", False),
+        ],
+    )
+    def test_met_by_the_daemon(self, text: str, met: bool) -> None:
+        assert requirements_met(Requirements(text, "")) is met
+
+
+async def test_two_versions_of_a_package_run_side_by_side(tmp_path: Path, wheels: Path) -> None:
+    old = server(tmp_path, "old", wheels, "0.7")
+    new = server(tmp_path, "new", wheels, "0.8")
+    async with running(tmp_path / "state", old, new) as mesh:
+        servers = {one.name: one for one in await mesh.servers()}
+        assert {one.placement for one in servers.values()} == {Placement.PLACEMENT_VENV}
+        files = {name: one.labels["file"] for name, one in servers.items()}
+        assert files["old"] != files["new"]
+        assert all(str(tmp_path / "state" / "venvs") in file for file in files.values())
+        stream = await mesh.stream().open()
+        tasks = [task("a"), task("b")]
+        tasks[0].task.agent, tasks[1].task.agent = "old", "new"
+        await stream.submit(*tasks)
+        pids = {rollout.agent: rollout.reward.extras_json for rollout in await stream.until(2)}
+        assert pids == {name: one.labels["pid"] for name, one in servers.items()}
+        await stream.finish()
+
+
+async def test_a_build_that_fails_shows_in_the_servers_condition(tmp_path: Path, wheels: Path) -> None:
+    broken = server(tmp_path, "broken", wheels, "9.9")
+    async with running(tmp_path / "state", broken, ready=False) as mesh:
+        async with asyncio.timeout(30):
+            (failed,) = await mesh.daemon.wait_ready()
+        assert failed.state == ServerState.SERVER_STATE_FAILED
+        assert "toypkg==9.9" in failed.condition
+        assert await mesh.logged("broken", "toypkg==9.9")
