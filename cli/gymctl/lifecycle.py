@@ -17,6 +17,7 @@ from gymctl.state import is_alive, is_daemon, read_daemon_file
 if TYPE_CHECKING:
     from gymapi.v1.registry_service_pb2 import ListServersResponse
     from gymctl.launch import DaemonProcess
+    from gymd.client import RolloutClient
 
 __all__ = ["down", "status", "up"]
 
@@ -191,7 +192,7 @@ def status(settings: Settings) -> int:
     """
     from gymctl.servers import server_document
 
-    listed = with_client(settings, lambda client: client.list_servers())
+    listed, sessions = with_client(settings, _ask_status)
     servers = [server_document(server) for server in listed.servers]
     facts = listed.daemon
     if settings.output_format == "json":
@@ -203,7 +204,7 @@ def status(settings: Settings) -> int:
             "draining": facts.draining,
             "default_agent": facts.default_agent or None,
         }
-        show_json({"daemon": daemon, "servers": servers})
+        show_json({"daemon": daemon, "servers": servers, "sessions": sessions})
     else:
         from gymctl.servers import age
 
@@ -212,9 +213,28 @@ def status(settings: Settings) -> int:
         click.echo(f"gymd {facts.version} at {facts.address}, pid {facts.pid}, {state}, up for {up_for}")
         if facts.default_agent:
             click.echo(f"default agent: {facts.default_agent}")
+        for one in sessions:
+            counts = f"{one['running']:,} running, {one['queued']:,} queued, {one['done']:,} done"
+            click.echo(f"session of {one['client_name'] or 'a client without a name'}: {counts}")
         click.echo()
         _show_servers(listed)
     return 0 if not facts.draining and all(one["state"] == "ready" for one in servers) else 1
+
+
+async def _ask_status(client: RolloutClient) -> tuple[ListServersResponse, list[dict[str, Any]]]:
+    listed = await client.list_servers()
+    sessions = [
+        {
+            "session_id": session.session_id,
+            "client_name": session.client_name,
+            "open_time": session.open_time.ToJsonString(),
+            "running": session.progress.running_count,
+            "queued": session.progress.queued_count,
+            "done": session.progress.done_count,
+        }
+        for session in await client.list_sessions()
+    ]
+    return listed, sessions
 
 
 def _show_servers(listed: ListServersResponse) -> None:

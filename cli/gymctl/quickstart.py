@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -55,27 +56,40 @@ def quickstart(settings: Settings, model: str, overrides: tuple[str, ...]) -> in
     _check_target(target)
     from gymctl.launch import running_daemon
 
-    note(f"Starting gymd with the environment {ENVIRONMENT}, simple_agent and the model: {_MODELS[model]}.")
-    # A state folder of its own: a daemon that runs already is not disturbed.
-    with tempfile.TemporaryDirectory(prefix="gymd-quickstart-") as folder:
-        configs = [ENVIRONMENT, f"{model}_model"]
-        with running_daemon(configs, overrides, folder=Path(folder)) as address:
-            from gymctl.collect.command import collect_rows
-            from gymctl.collect.plan import Plan
-            from gymd.config import builtin_path
-
-            rows = builtin_path(ROWS)
-            if rows is None:
-                raise CliError(f"the example tasks of {ENVIRONMENT} are missing", "Install gymd again.")
-            code = collect_rows(Plan(concurrency=8), address, source=rows, target=target)
+    note(f"Starting gymd with the environment {ENVIRONMENT} and a model: {_MODELS[model]}.")
+    with ExitStack() as stack:
+        # A state folder of its own: a daemon that runs already is not disturbed.
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gymd-quickstart-")))
+        configs = [ENVIRONMENT, _model_config(model)]
+        address = stack.enter_context(running_daemon(configs, overrides, folder=folder))
+        code = _collect(address, target)
     lines = list(_lines(target))
     if settings.output_format == "json":
         show_json({"output": str(target), "rollouts": [_digest(line) for line in lines]})
     else:
         _print(lines)
     if code == 0:
-        _print_next(target)
+        _print_next(target, lines[0]["rollout"]["agent"], model)
     return code
+
+
+def _collect(address: str, target: Path) -> int:
+    """Runs the example tasks; returns the exit code."""
+    from gymctl.collect.command import collect_rows
+    from gymctl.collect.plan import Plan
+    from gymd.config import builtin_path
+
+    rows = builtin_path(ROWS)
+    if rows is None:
+        raise CliError(f"the example tasks of {ENVIRONMENT} are missing", "Install gymd again.")
+    return collect_rows(Plan(concurrency=8), address, source=rows, target=target)
+
+
+def _model_config(model: str) -> str:
+    """The configuration that makes a model the environment's policy_model."""
+    if model == "scripted":
+        return str(Path(__file__).with_name("scripted_weather.yaml"))
+    return f"{model}_model"
 
 
 def _check_target(target: Path) -> None:
@@ -138,13 +152,16 @@ def _print(lines: list[dict[str, Any]]) -> None:
     console().print(make_table(columns, rows))
 
 
-def _print_next(target: Path) -> None:
+def _print_next(target: Path, agent: str, model: str) -> None:
+    config = _model_config(model)
     note("")
-    note(
-        f"The rollouts are in {target}, one JSON object a line: the task, the whole conversation, the reward."
-    )
+    note(f"The rollouts are in {target}: the task, the whole conversation and the reward, one a line.")
     note("Next:")
-    note(f"  gymctl up --config {ENVIRONMENT} --config local_model --detach   # the same servers, to stay")
-    note('  gymctl ask AGENT "What is the weather in Lisbon?"   # AGENT as listed by: gymctl servers list')
-    note("  gymctl rollouts collect --input tasks.jsonl --output rollouts.jsonl   # your own tasks")
-    note("  gymctl down")
+    steps = {
+        "keep the servers": f"gymctl up --config {ENVIRONMENT} --config {config} --detach",
+        "talk to them": f'gymctl ask {agent} "What is the weather in Lisbon?"',
+        "run your tasks": "gymctl rollouts collect --input tasks.jsonl --output rollouts.jsonl",
+        "stop them": "gymctl down",
+    }
+    for what, step in steps.items():
+        note(f"  {what:18}{step}")

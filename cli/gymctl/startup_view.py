@@ -137,7 +137,7 @@ class _Watch:
             one = server_document(server)
             why = (one["condition"] or "").split("\n")[0]
             if one["state"] == "starting":
-                why = await _last_words(client, one["name"]) or why
+                why = await _last_words(client, one["name"]) or ("" if why == one["state"] else why)
             rows.append((one["name"], one["kind"], one["state"], why))
         self.rows = rows
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from gymapi.v1.registry_service_pb2 import Server, ServerKind, ServerState
+from gymapi.v1.registry_service_pb2 import RegisterServerRequest, Server, ServerKind, ServerState
+from gymd.errors import error
 
-__all__ = ["NAME_CHARACTERS", "Entry", "kind_name"]
+__all__ = ["Entry", "check_registration", "check_renewal", "kind_name"]
 
 STARTING = ServerState.SERVER_STATE_STARTING
 READY = ServerState.SERVER_STATE_READY
@@ -12,6 +13,7 @@ UNHEALTHY = ServerState.SERVER_STATE_UNHEALTHY
 DRAINING = ServerState.SERVER_STATE_DRAINING
 FAILED = ServerState.SERVER_STATE_FAILED
 
+MAX_NAME_LENGTH = 128
 NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 
 
@@ -20,6 +22,26 @@ def kind_name(kind: int) -> str:
     if kind not in ServerKind.values():
         return str(kind)
     return ServerKind.Name(kind).removeprefix("SERVER_KIND_").lower()
+
+
+def check_registration(request: RegisterServerRequest) -> None:
+    """Checks what every first registration must hold; raises InvalidRequest."""
+    name = request.name
+    if not name or len(name) > MAX_NAME_LENGTH or not NAME_CHARACTERS.issuperset(name):
+        text = f"name {name[:200]!r} must be 1 to {MAX_NAME_LENGTH} letters, digits, '_', '-' or '.'"
+        raise error("INVALID_REQUEST", text, field="name", name=name[:200])
+    if not ServerKind.SERVER_KIND_MODEL <= request.kind <= ServerKind.SERVER_KIND_RESOURCES:
+        raise error("INVALID_REQUEST", f"kind of server {name!r} must be set", field="kind", server=name)
+    if not request.address:
+        text = f"address of server {name!r} must be set: host:port or unix:/path"
+        raise error("INVALID_REQUEST", text, field="address", server=name)
+
+
+def check_renewal(request: RegisterServerRequest, server: Server) -> None:
+    """Checks that a renewal is for the same server; raises InvalidRequest."""
+    if request.name not in ("", server.name) or request.kind not in (0, server.kind):
+        text = f"server {server.name!r} cannot change its name or kind in a renewal; register anew"
+        raise error("INVALID_REQUEST", text, field="name", server=server.name)
 
 
 class Entry:

@@ -19,7 +19,7 @@ from gymapi.v1.registry_service_pb2 import (
     ServerKind,
     ServerState,
 )
-from gymd.daemon.entries import NAME_CHARACTERS, Entry, kind_name
+from gymd.daemon.entries import Entry, check_registration, check_renewal, kind_name
 from gymd.daemon.watch import WATCH_LIMIT, Subscription
 from gymd.errors import GymdError, error
 
@@ -28,7 +28,6 @@ __all__ = ["DEFAULT_LEASE_TTL_S", "MAX_LEASE_TTL_S", "MIN_LEASE_TTL_S", "Registr
 DEFAULT_LEASE_TTL_S = 15.0
 MIN_LEASE_TTL_S = 1.0
 MAX_LEASE_TTL_S = 300.0
-MAX_NAME_LENGTH = 128
 MAX_SERVERS = 10_000
 """Servers that may be registered at a time; a client that never renews must not fill the memory."""
 MAX_RETIRED = 1000
@@ -85,7 +84,7 @@ class Registry:
             if entry is None or not entry.registered:
                 text = f"server id {request.server_id!r} is not registered: its lease ran out; register anew"
                 raise error("SERVER_NOT_FOUND", text, server=request.server_id)
-            self._check_renewal(request, entry.server)
+            check_renewal(request, entry.server)
         else:
             self._check_new(request)
             entry = self._seat(request)
@@ -95,30 +94,17 @@ class Registry:
         response.draining = self.draining or self._host_leaves(entry)
         return response
 
-    def _check_renewal(self, request: RegisterServerRequest, server: Server) -> None:
-        if request.name not in ("", server.name) or request.kind not in (0, server.kind):
-            text = f"server {server.name!r} cannot change its name or kind in a renewal; register anew"
-            raise error("INVALID_REQUEST", text, field="name", server=server.name)
-
     def _check_new(self, request: RegisterServerRequest) -> None:
-        name = request.name
         if self.draining:
             raise error("DRAINING", "the daemon is shutting down and takes no new servers")
-        if not name or len(name) > MAX_NAME_LENGTH or not NAME_CHARACTERS.issuperset(name):
-            text = f"name {name[:200]!r} must be 1 to {MAX_NAME_LENGTH} letters, digits, '_', '-' or '.'"
-            raise error("INVALID_REQUEST", text, field="name", name=name[:200])
-        if not ServerKind.SERVER_KIND_MODEL <= request.kind <= ServerKind.SERVER_KIND_RESOURCES:
-            raise error("INVALID_REQUEST", f"kind of server {name!r} must be set", field="kind", server=name)
+        check_registration(request)
         if request.host_id in self._retired:
             raise error("DRAINING", f"process {request.host_id} was told to leave", host_id=request.host_id)
-        if not request.address:
-            text = f"address of server {name!r} must be set: host:port or unix:/path"
-            raise error("INVALID_REQUEST", text, field="address", server=name)
         for entry in self._entries.values():
-            if entry.server.name == name and entry.server.kind != request.kind:
+            if entry.server.name == request.name and entry.server.kind != request.kind:
                 kind = kind_name(entry.server.kind)
-                text = f"the name {name!r} is taken by a server of kind {kind}; choose another name"
-                raise error("NAME_TAKEN", text, server=name, kind=kind)
+                text = f"the name {request.name!r} is taken by a server of kind {kind}; choose another name"
+                raise error("NAME_TAKEN", text, server=request.name, kind=kind)
 
     def _seat(self, request: RegisterServerRequest) -> Entry:
         """The entry for a first registration: its placeholder, the same replica as before, or a new one."""

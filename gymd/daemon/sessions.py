@@ -8,7 +8,6 @@ used again after that (only ids of live tasks are refused as doubles).
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -27,6 +26,7 @@ from gymapi.v1.rollout_service_pb2 import (
     TaskSubmission,
 )
 from gymd.daemon.admission import Agents, Gate, SessionLimits
+from gymd.daemon.groups import Groups
 from gymd.daemon.lanes import Client
 from gymd.daemon.outbox import Outbox, outcome_counts
 from gymd.daemon.work import Job, TaskWork, stamp, to_seconds
@@ -56,18 +56,6 @@ class Executor(Protocol):
 
     def cancel(self, job: Job, reason: str) -> bool:
         """Stops one rollout; False if it ended already."""
-
-
-class _Group:
-    """A group while at least one of its tasks is live."""
-
-    __slots__ = ("outcomes", "reward_count", "reward_sum", "task_ids")
-
-    def __init__(self) -> None:
-        self.task_ids: set[str] = set()
-        self.outcomes: Counter[int] = Counter()
-        self.reward_sum = 0.0
-        self.reward_count = 0
 
 
 class RolloutSession:
@@ -111,7 +99,7 @@ class RolloutSession:
         self._outbox = Outbox(0, self._delivered)
         self._gate: Gate | None = None
         self._tasks: dict[str, TaskWork] = {}
-        self._groups: dict[str, _Group] = {}
+        self._groups = Groups()
         self._granted = 0
         self._used = 0
         self._ended = 0
@@ -250,8 +238,7 @@ class RolloutSession:
         self._tasks[submission.task_id] = work
         self.accepted_total += 1
         self._used += work.count
-        if submission.group_id:
-            self._groups.setdefault(submission.group_id, _Group()).task_ids.add(submission.task_id)
+        self._groups.add(work)
         first, client, done = submission.first_index, self._client, self._on_done
         work.jobs = {index: Job(work, index, client, done) for index in range(first, first + work.count)}
         return list(work.jobs.values())
@@ -272,8 +259,7 @@ class RolloutSession:
         if scope == "task_id":
             return [self._tasks[cancel.task_id]] if cancel.task_id in self._tasks else []
         if scope == "group_id":
-            group = self._groups.get(cancel.group_id)
-            return [self._tasks[task_id] for task_id in group.task_ids] if group else []
+            return self._groups.tasks(cancel.group_id)
         if scope == "agent":
             return [work for work in self._tasks.values() if work.agent == cancel.agent]
         if scope == "all" and cancel.all:
@@ -328,28 +314,9 @@ class RolloutSession:
         del work.jobs[job.index]
         if not work.jobs:
             del self._tasks[work.task_id]
-        group_id = work.request.group_id
-        if not group_id:
-            return
-        group = self._groups[group_id]
-        group.outcomes[rollout.outcome] += 1
-        if rollout.reward.HasField("value"):
-            group.reward_sum += rollout.reward.value
-            group.reward_count += 1
-        if not work.jobs:
-            group.task_ids.discard(work.task_id)
-            if not group.task_ids:
-                self._complete_group(group_id, group)
-
-    def _complete_group(self, group_id: str, group: _Group) -> None:
-        del self._groups[group_id]
-        frame = StreamRolloutsResponse()
-        completed = frame.group_completed
-        completed.group_id = group_id
-        completed.outcome_counts.extend(outcome_counts(group.outcomes))
-        if group.reward_count:
-            completed.mean_reward = group.reward_sum / group.reward_count
-        self._outbox.answer(frame)
+        completed = self._groups.delivered(work, rollout)
+        if completed is not None:
+            self._outbox.answer(StreamRolloutsResponse(group_completed=completed))
 
     # Frames out.
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
 import re
 import sys
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -16,8 +14,9 @@ import orjson
 
 from gymapi.v1.registry_service_pb2 import Placement, Server, ServerLog, ServerState
 from gymd.daemon.plan import KINDS, HostPlan, Plan
-from gymd.daemon.process import HOST_COMMAND, LINES_KEPT, HostProcess, describe_exit
+from gymd.daemon.process import HOST_COMMAND, HostProcess, describe_exit
 from gymd.daemon.registry import Registry
+from gymd.daemon.unit import STARTED, Unit, environment, last_lines
 from gymd.daemon.venvs import Environments, VenvError
 from gymd.errors import error
 
@@ -33,35 +32,9 @@ START_FAILURE_LIMIT = 5
 STABLE_S = 60.0
 """A process that ran so long starts with the shortest backoff again."""
 KILL_WAIT_S = 5.0
-STARTED = "gymd: started process"
-CONDITION_LINES = 5
 CONDITION_LENGTH = 800
 
 _CANNOT_START = re.compile(r"^gymd-host: (cannot start ([A-Za-z0-9_.-]+): .*)$")
-
-
-class _Unit:
-    """One process of the plan over its starts."""
-
-    def __init__(self, plan: HostPlan) -> None:
-        self.plan = plan
-        self.host_id = plan.name
-        self.starts = 0
-        self.restarts = 0
-        self.failures = 0
-        self.cannot_start = 0
-        self.ready: set[str] = set()
-        self.broken: set[str] = set()
-        self.asked = asyncio.Event()
-        self.launched = asyncio.Event()
-        self.lines: deque[str] = deque(maxlen=LINES_KEPT)
-        self.process: HostProcess | None = None
-        self.task: asyncio.Task[None] | None = None
-
-    def next_id(self) -> str:
-        """The host_id of the next start; every start has its own, so that nothing old is mistaken for it."""
-        self.starts += 1
-        return self.plan.name if self.starts == 1 else f"{self.plan.name}.{self.starts - 1}"
 
 
 class Supervisor:
@@ -101,7 +74,7 @@ class Supervisor:
         self._command = command
         self._spare = spare
         self._remote = plan.remote
-        self._units = [_Unit(host) for host in plan.hosts]
+        self._units = [Unit(host) for host in plan.hosts]
         self._address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._stopping = False
 
@@ -197,7 +170,7 @@ class Supervisor:
             for unit in self._units_of(name)
         ]
 
-    def _units_of(self, name: str) -> list[_Unit]:
+    def _units_of(self, name: str) -> list[Unit]:
         units = [unit for unit in self._units if any(spec.name == name for spec in unit.plan.servers)]
         if units:
             return units
@@ -226,7 +199,7 @@ class Supervisor:
 
     # One process.
 
-    async def _keep(self, unit: _Unit) -> None:
+    async def _keep(self, unit: Unit) -> None:
         """Runs a process over and over until the daemon stops."""
         while not self._stopping:
             unit.asked.clear()
@@ -249,14 +222,14 @@ class Supervisor:
             else:
                 await self._back_off(unit, why)
 
-    def _begin_anew(self, unit: _Unit) -> None:
+    def _begin_anew(self, unit: Unit) -> None:
         """Somebody asked for a restart: old failures and drains do not count any more."""
         unit.failures = unit.cannot_start = 0
         unit.broken.clear()
         self._registry.undrain(unit.host_id)
         self._show(unit, ServerState.SERVER_STATE_STARTING, "restarting on request")
 
-    async def _run_once(self, unit: _Unit) -> str:
+    async def _run_once(self, unit: Unit) -> str:
         """Runs a process to its end; returns why it ended, for people."""
         if unit.plan.requirements is not None:
             unit.launched.set()
@@ -295,9 +268,9 @@ class Supervisor:
         if self._spare is not None and plan.requirements is None:
             process, self._spare = self._spare, None
             return process
-        return await HostProcess.start([python, *self._command], _environment(plan))
+        return await HostProcess.start([python, *self._command], environment(plan))
 
-    async def _python(self, unit: _Unit) -> str:
+    async def _python(self, unit: Unit) -> str:
         if unit.plan.requirements is None:
             return sys.executable
 
@@ -310,7 +283,7 @@ class Supervisor:
             unit.asked.clear()  # a restart that was asked for meanwhile begins now
         return python
 
-    async def _until_exit(self, unit: _Unit, process: HostProcess, plan: HostPlan) -> int:
+    async def _until_exit(self, unit: Unit, process: HostProcess, plan: HostPlan) -> int:
         loop = asyncio.get_running_loop()
         ended = loop.create_task(process.wait())
         asked = loop.create_task(unit.asked.wait())
@@ -328,7 +301,7 @@ class Supervisor:
         finally:
             asked.cancel()
 
-    async def _end(self, unit: _Unit, process: HostProcess, ended: asyncio.Task[int]) -> None:
+    async def _end(self, unit: Unit, process: HostProcess, ended: asyncio.Task[int]) -> None:
         """A restart or the end was asked for: lets it finish its work, then kills it."""
         if not self._stopping:
             self._move(unit)
@@ -338,7 +311,7 @@ class Supervisor:
         if not ended.done():
             process.kill()
 
-    def _bootstrap(self, unit: _Unit, plan: HostPlan, address: str) -> bytes:
+    def _bootstrap(self, unit: Unit, plan: HostPlan, address: str) -> bytes:
         return orjson.dumps(
             {
                 "host_id": unit.host_id,
@@ -353,11 +326,11 @@ class Supervisor:
 
     # After an end.
 
-    def _learn(self, unit: _Unit, code: int) -> str:
+    def _learn(self, unit: Unit, code: int) -> str:
         """Counts the end and says why it came, for people."""
         if unit.ready:
             unit.failures = unit.cannot_start = 0
-        tail = _last_lines(unit.lines)
+        tail = last_lines(unit.lines)
         if code == EXIT_CANNOT_START and not unit.ready:
             unit.cannot_start += 1
             found = next((m for line in reversed(tail) if (m := _CANNOT_START.match(line))), None)
@@ -367,7 +340,7 @@ class Supervisor:
         text = f"its process {unit.host_id} {describe_exit(code)}"
         return (f"{text}; last lines: " + " | ".join(tail) if tail else text)[:CONDITION_LENGTH]
 
-    def _set_aside(self, unit: _Unit, name: str, why: str) -> None:
+    def _set_aside(self, unit: Unit, name: str, why: str) -> None:
         """A server that cannot start must not keep its peers in the process from starting."""
         others = {spec.name for spec in unit.plan.servers} - unit.broken - {name}
         if unit.cannot_start >= CANNOT_START_LIMIT and others:
@@ -377,12 +350,12 @@ class Supervisor:
             failed = ServerState.SERVER_STATE_FAILED
             self._registry.set_host(unit.host_id, failed, why, only=[name], restart_count=unit.restarts)
 
-    def _gives_up(self, unit: _Unit) -> bool:
+    def _gives_up(self, unit: Unit) -> bool:
         unit.failures += 1
         never_ready = not unit.ready and unit.failures >= START_FAILURE_LIMIT
         return never_ready or unit.cannot_start >= CANNOT_START_LIMIT
 
-    async def _back_off(self, unit: _Unit, why: str) -> None:
+    async def _back_off(self, unit: Unit, why: str) -> None:
         shortest, longest = self._backoff_s
         pause = min(shortest * 2 ** min(unit.failures - 1, 16), longest) * random.uniform(0.8, 1.2)
         self._move(unit)
@@ -394,30 +367,11 @@ class Supervisor:
             pass
         self._show(unit, ServerState.SERVER_STATE_STARTING, f"starting again after: {why}")
 
-    def _move(self, unit: _Unit) -> None:
+    def _move(self, unit: Unit) -> None:
         fresh = unit.next_id()
         self._registry.rename_host(unit.host_id, fresh)
         unit.host_id = fresh
 
-    def _show(self, unit: _Unit, state: int, condition: str) -> None:
+    def _show(self, unit: Unit, state: int, condition: str) -> None:
         healthy = [spec.name for spec in unit.plan.servers if spec.name not in unit.broken]
         self._registry.set_host(unit.host_id, state, condition, only=healthy, restart_count=unit.restarts)
-
-
-def _last_lines(lines: Iterable[str]) -> list[str]:
-    """The last lines of the last process."""
-    own: list[str] = []
-    for line in lines:
-        if line.startswith(STARTED):
-            own.clear()
-        elif line.strip():
-            own.append(line)
-    return own[-CONDITION_LINES:]
-
-
-def _environment(plan: HostPlan) -> dict[str, str]:
-    """The child's environment; configuration and secrets travel by stdin."""
-    dropped = {"VIRTUAL_ENV", "PYTHONHOME"} if plan.requirements is not None else set()
-    env = {key: value for key, value in os.environ.items() if key not in dropped}
-    env["PYTHONUNBUFFERED"] = "1"
-    return env

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from typing import Any
+
+from google.protobuf.message import DecodeError
 
 from gymapi.v1.link_service_pb2 import ConnectRequest, ConnectResponse, LinkFrame
 from gymd.errors import GymdError, error, from_status_message, to_status_message
-from gymd.mesh.local import CallContext, LocalServers, too_late
+from gymd.mesh.local import NO_METADATA, CallContext, Deadline, LocalServers, too_late
 from gymd.mesh.methods import METHODS, Method
 
 __all__ = ["Link", "LinkChannel"]
@@ -238,46 +240,66 @@ class Link:
             pending.future.set_result(body)
 
     def _on_call(self, call_id: int, call: Any) -> None:
+        # Nothing of the frame is kept: a sub-message would keep its whole batch alive while the call runs.
+        method = METHODS.get(call.method)
+        timeout = call.timeout_millis / 1000 if call.timeout_millis else None
+        deadline = None if timeout is None else self._loop.time() + timeout
+        context = CallContext(call.server, deadline, dict(call.metadata) if call.metadata else NO_METADATA)
         body = self._joined(call_id, False, call.body)
-        task = self._loop.create_task(self._serve(call_id, call, body))
-        self._serving[call_id] = task
-
-    async def _serve(self, call_id: int, call: Any, body: bytes) -> None:
+        if method is None:
+            failure = error("NOT_IMPLEMENTED", f"no method {call.method}", feature=call.method)
+            self._put_error(call_id, failure)
+            return
         try:
-            method = METHODS.get(call.method)
-            if method is None:
-                raise error("NOT_IMPLEMENTED", f"no method {call.method}", feature=call.method)
             self._local.refuse_when_draining(method)
-            timeout = call.timeout_millis / 1000 if call.timeout_millis else None
-            deadline = None if timeout is None else self._loop.time() + timeout
-            context = CallContext(call.server, deadline, call.metadata)
             request = method.request_type.FromString(body)
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await self._run(call_id, method, request, context)
-            except TimeoutError:
-                raise too_late(call.server, method, timeout or 0.0) from None
+        except GymdError as refusal:
+            self._put_error(call_id, refusal)
+        except DecodeError as failure:
+            text = f"the body of a {method.name} call is no {method.request_type.__name__}: {failure}"
+            self._put_error(call_id, error("PROTOCOL_VIOLATION", text, method=method.path))
+        else:
+            if method.streaming:
+                work = self._stream_replies(call_id, method, request, context)
+            else:
+                work = self._reply_once(call_id, self._local.call(method, request, context))
+            task = self._loop.create_task(self._serve(call_id, method, work, context, timeout))
+            self._serving[call_id] = task
+
+    async def _serve(
+        self,
+        call_id: int,
+        method: Method,
+        work: Coroutine[Any, Any, None],
+        context: CallContext,
+        timeout: float | None,
+    ) -> None:
+        try:
+            if context.deadline is None or timeout is None:
+                await work
+            else:
+                with Deadline(self._loop, context.deadline, context.server, method, timeout):
+                    await work
         except GymdError as failure:
             self._put_error(call_id, failure)
         except asyncio.CancelledError:
             # The caller cancelled or is gone; tell it in case it still listens (a shutdown of this host).
-            self._put_error(call_id, error("CANCELLED", f"{call.method} was cancelled"))
+            self._put_error(call_id, error("CANCELLED", f"{method.path} was cancelled"))
         except Exception as failure:
-            log.exception("link_call_failed", extra={"method": call.method, "server": call.server})
-            self._put_error(call_id, error("INTERNAL", f"{call.method}: {type(failure).__name__}: {failure}"))
+            log.exception("link_call_failed", extra={"method": method.path, "server": context.server})
+            text = f"{method.path}: {type(failure).__name__}: {failure}"
+            self._put_error(call_id, error("INTERNAL", text))
         finally:
             self._serving.pop(call_id, None)
 
-    async def _run(self, call_id: int, method: Method, request: Any, context: CallContext) -> None:
-        if method.streaming:
-            async for response in self._local.stream(method, request, context):
-                await self._reply(call_id, response.SerializeToString(), last=False)
-            frame = LinkFrame(call_id=call_id)
-            frame.end.SetInParent()
-            self._put(frame, 8)
-        else:
-            response = await self._local.call(method, request, context)
-            await self._reply(call_id, response.SerializeToString(), last=True)
+    async def _reply_once(self, call_id: int, call: Coroutine[Any, Any, Any]) -> None:
+        response = await call
+        await self._reply(call_id, response.SerializeToString(), last=True)
+
+    async def _stream_replies(self, call_id: int, method: Method, request: Any, context: CallContext) -> None:
+        async for response in self._local.stream(method, request, context):
+            await self._reply(call_id, response.SerializeToString(), last=False)
+        self._put_end(call_id)
 
     async def _reply(self, call_id: int, body: bytes, *, last: bool) -> None:
         if self._queued_bytes > QUEUE_BYTES:
@@ -286,6 +308,11 @@ class Link:
         frame.message.body = self._chunked(call_id, body, reply=True)
         frame.message.last = last
         self._put(frame, len(frame.message.body) + 16)
+
+    def _put_end(self, call_id: int) -> None:
+        frame = LinkFrame(call_id=call_id)
+        frame.end.SetInParent()
+        self._put(frame, 8)
 
     def _put_error(self, call_id: int, failure: GymdError) -> None:
         if self._failure is None:

@@ -68,7 +68,8 @@ class AgentServicer:
         if not request.task.HasField("create_params"):
             raise error("INVALID_REQUEST", "the task has no create_params", field="task.create_params")
         episode = Episode(self._server, request, context)
-        return pb.RunRolloutResponse(rollout=await episode.rollout())
+        del request  # thousands wait here
+        return await episode.rollout()
 
     async def CreateResponse(
         self, request: pb.AgentServiceCreateResponseRequest, context: CallContext

@@ -47,7 +47,6 @@ class Episode:
     ) -> None:
         config = server.config
         self._server = server
-        self._request = request
         self._verify = verify and not config.skip_verification
         limits = request.deadlines
         # Without an id (a plain conversation) the object's own address tells concurrent sessions apart.
@@ -59,9 +58,12 @@ class Episode:
         left = context.time_left()
         if left is not None:
             self._timeout = min(self._timeout, max(left - MARGIN_S, left / 2))
-        mesh = server.mesh
+        # Thousands of episodes wait at a time, so the request is not kept: only what is still needed of it.
+        self._seed = resources_pb.SeedSessionRequest(session_id=self._session_id, task=request.task)
+        self._answer = pb.RunRolloutResponse()
+        self._name(self._answer.rollout, request)
         self._resources: Any = None
-        self._mesh = mesh
+        self._mesh = server.mesh
         self._seeded = False
         self._seed_ns = self._verify_ns = 0
         wanted = request.return_tokens if request.HasField("return_tokens") else config.return_tokens
@@ -74,9 +76,9 @@ class Episode:
             return_tokens=wanted,
         )
 
-    async def rollout(self) -> Rollout:
+    async def rollout(self) -> pb.RunRolloutResponse:
         """Runs it; a failure is part of the result. Only cancellation escapes."""
-        rollout = self._blank()
+        rollout = self._answer.rollout
         _now(rollout.timing.start_time)
         try:
             async with asyncio.timeout(self._timeout) as limit:
@@ -96,7 +98,7 @@ class Episode:
         await self._close()
         _now(rollout.timing.end_time)
         self._clock(rollout)
-        return rollout
+        return self._answer
 
     async def conversation(self) -> Response:
         """Runs the loop alone; a failure raises GymdError."""
@@ -118,10 +120,9 @@ class Episode:
             run.stage = STAGE_SEED
             self._resources = await self._stub(config.resources_server.name, "resources")
             begin = time.perf_counter_ns()
-            seed = resources_pb.SeedSessionRequest(session_id=self._session_id, task=self._request.task)
             self._seeded = True
             try:
-                await self._resources.SeedSession(seed, timeout=self._seed_timeout)
+                await self._resources.SeedSession(self._seed, timeout=self._seed_timeout)
             except AlreadyExists:
                 self._seeded = False  # it is somebody else's: not ours to close
                 raise
@@ -142,7 +143,7 @@ class Episode:
         begin = time.perf_counter_ns()
         request = resources_pb.VerifyRequest(
             session_id=self._session_id,
-            task=self._request.task,
+            task=self._seed.task,
             response=rollout.response,
             outcome=rollout.outcome,
         )
@@ -171,16 +172,13 @@ class Episode:
         _closing.add(task)
         task.add_done_callback(_closing.discard)
 
-    def _blank(self) -> Rollout:
-        request = self._request
-        return Rollout(
-            rollout_id=request.rollout_id,
-            task_id=request.task_id,
-            group_id=request.group_id,
-            index=request.index,
-            attempt=request.attempt or 1,
-            agent=self._server.name,
-        )
+    def _name(self, rollout: Rollout, request: pb.RunRolloutRequest) -> None:
+        rollout.rollout_id = request.rollout_id
+        rollout.task_id = request.task_id
+        rollout.group_id = request.group_id
+        rollout.index = request.index
+        rollout.attempt = request.attempt or 1
+        rollout.agent = self._server.name
 
     def _fill(self, rollout: Rollout) -> None:
         run = self.run

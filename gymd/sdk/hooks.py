@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, get_type_hints
 
-import orjson
 import pydantic
 
 from gymapi.v1.responses_pb2 import Response, ResponseCreateParams
@@ -42,8 +42,9 @@ class TaskView:
         """The row's own keys; raises InvalidRequest when they are not a JSON object."""
         if self._fields is None:
             try:
-                fields = orjson.loads(self.message.fields_json or "{}")
-            except orjson.JSONDecodeError as failure:
+                # Not orjson, which makes floats of integers beyond 64 bits without a word.
+                fields = json.loads(self.message.fields_json or "{}")
+            except (ValueError, RecursionError) as failure:
                 raise error("INVALID_REQUEST", f"the task's fields are not JSON: {failure}") from None
             if not isinstance(fields, dict):
                 raise error("INVALID_REQUEST", "the task's fields are not a JSON object", field="fields_json")
@@ -60,7 +61,7 @@ class Session:
         task: the task it was seeded with.
     """
 
-    __slots__ = ("answers", "id", "idle_limit", "last_used", "request_id", "seeded", "state", "task")
+    __slots__ = ("answers", "id", "idle_limit", "last_used", "request_id", "seeding", "state", "task")
 
     def __init__(self, session_id: str, task: TaskView, request_id: str, idle_limit: float) -> None:
         self.id = session_id
@@ -71,8 +72,8 @@ class Session:
         self.last_used = 0.0
         # call_id -> what the tool answered (or is about to), so that a repeated call is not applied twice.
         self.answers: dict[str, asyncio.Future[Any]] = {}
-        # Set when seed_session has ended; a repeat that comes meanwhile waits for it.
-        self.seeded = asyncio.Event()
+        # While seed_session runs; a repeat that comes meanwhile waits for it. (An Event holds 800 bytes.)
+        self.seeding: asyncio.Event | None = None
 
     def idle_since(self, now: float) -> float:
         """Seconds without a call at loop time `now`; 0 while a tool runs."""

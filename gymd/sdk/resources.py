@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import orjson
 import pydantic
 
 from gymapi.v1 import resources_service_pb2 as pb
@@ -19,7 +18,7 @@ from gymd.errors import GymdError, error
 from gymd.mesh import CallContext
 from gymd.sdk.base import Server
 from gymd.sdk.hooks import Hook, Session, TaskView, Values
-from gymd.sdk.tools import BoundTool, ToolError, collect_tools, error_text, output_text
+from gymd.sdk.tools import BoundTool, ToolError, collect_tools, error_text, json_text, output_text
 
 __all__ = ["ResourcesServer", "Reward"]
 
@@ -122,7 +121,8 @@ class ResourcesServicer:
         known = self.sessions.get(request.session_id)
         if known is not None:
             if known.request_id == request.request_id and known.task.message == request.task:
-                await known.seeded.wait()
+                if known.seeding is not None:
+                    await known.seeding.wait()
                 return pb.SeedSessionResponse()
             text = f"a session {request.session_id!r} is open already"
             raise error("NAME_TAKEN", text, session_id=request.session_id)
@@ -138,14 +138,15 @@ class ResourcesServicer:
         # Known before it is seeded, so that a repeat that comes meanwhile does not seed twice.
         self.sessions[session.id] = session
         if self._seed is not None:
+            session.seeding = asyncio.Event()
             try:
                 await self._seed(Values(session, task))
             except BaseException:
                 self.sessions.pop(session.id, None)
                 raise
             finally:
-                session.seeded.set()
-        session.seeded.set()
+                session.seeding.set()
+                session.seeding = None
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
         return pb.SeedSessionResponse()
@@ -218,7 +219,7 @@ class ResourcesServicer:
         for name, part in components.items():
             reward.components[name] = float(part)
         if extras:
-            reward.extras_json = orjson.dumps(extras, default=_extra).decode()
+            reward.extras_json = json_text(extras, _extra)
         return reward
 
     async def CloseSession(
@@ -237,7 +238,7 @@ class ResourcesServicer:
         )
         keys = self._server.key_metrics
         return pb.AggregateMetricsResponse(
-            metrics_json=orjson.dumps(metrics, default=_extra).decode(),
+            metrics_json=json_text(metrics, _extra),
             key_metrics=keys(metrics) if callable(keys) else keys,
         )
 

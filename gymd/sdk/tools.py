@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
 from typing import Any, TypeVar, get_type_hints
 
@@ -80,7 +81,15 @@ def output_text(result: Any) -> str:
         return result
     if isinstance(result, pydantic.BaseModel):
         return result.model_dump_json()
-    return orjson.dumps(result, default=_plain).decode()
+    return json_text(result, _plain)
+
+
+def json_text(value: Any, default: Callable[[Any], Any]) -> str:
+    """JSON of any value, integers of any size included, which orjson refuses."""
+    try:
+        return orjson.dumps(value, default=default).decode()
+    except TypeError:
+        return json.dumps(value, default=default, ensure_ascii=False, separators=(",", ":"))
 
 
 def _plain(value: Any) -> Any:

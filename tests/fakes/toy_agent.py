@@ -49,8 +49,10 @@ class ToyAgent(AgentServer):
         return self
 
     async def RunRollout(self, request: RunRolloutRequest, context: CallContext) -> RunRolloutResponse:
-        """One rollout; the task's text `exit` ends the process, `hang` never answers."""
+        """One rollout; the text `exit` ends the process, `hang` never answers, `tell` logs its begin."""
         text = request.task.create_params.input_text
+        if text == "tell":
+            print("begun", request.rollout_id, flush=True)  # noqa: T201 - read back from its log
         if text == "exit":
             os._exit(17)
         if text == "hang":

@@ -12,7 +12,7 @@ import pytest
 
 from gymapi.v1 import rollout_service_pb2 as pb
 from gymapi.v1.errors_pb2 import ErrorReason
-from gymapi.v1.registry_service_pb2 import ServerState
+from gymapi.v1.registry_service_pb2 import RestartServerRequest, ServerState
 from gymapi.v1.rollout_pb2 import Outcome, Stage
 from gymd.errors import from_rpc_error
 from tests.fakes.mesh import RunningMesh, Stream, running, task, toy
@@ -101,6 +101,19 @@ async def test_the_only_host_crashes_and_comes_back(mesh: RunningMesh) -> None:
     os.kill(server.pid, signal.SIGKILL)
     rollouts = await stream.until(50)
     assert {rollout.outcome for rollout in rollouts} == {COMPLETED}
+    await stream.finish()
+
+
+async def test_a_restart_lets_running_rollouts_finish(mesh: RunningMesh) -> None:
+    stream = await mesh.stream().open(default_agent="slow")
+    await stream.submit(*(task(str(number), "tell") for number in range(50)))
+    await mesh.logged("slow", "begun 49/0")
+    await mesh.registry.RestartServer(RestartServerRequest(name="slow"), timeout=5)
+    await mesh.until(lambda servers: {s.state for s in servers} == {ServerState.SERVER_STATE_STARTING})
+    await stream.submit(*(task(str(number)) for number in range(50, 100)))
+    rollouts = await stream.until(100)
+    assert Counter((rollout.outcome, rollout.attempt) for rollout in rollouts) == {(COMPLETED, 1): 100}
+    assert len({rollout.reward.extras_json for rollout in rollouts}) == 2, "two processes answered"
     await stream.finish()
 
 

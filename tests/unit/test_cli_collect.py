@@ -72,7 +72,15 @@ async def test_the_table_for_people(daemon: FakeDaemon, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", rows(5))
     done = await collect(daemon, tmp_path)
     assert done.code == 0
-    assert done.out.splitlines()[0].split() == ["AGENT", "ROLLOUTS", "MEAN", "REWARD", "STD", "PASS@K", "OUTCOMES"]
+    assert done.out.splitlines()[0].split() == [
+        "AGENT",
+        "ROLLOUTS",
+        "MEAN",
+        "REWARD",
+        "STD",
+        "PASS@K",
+        "OUTCOMES",
+    ]
     assert done.out.splitlines()[1].split()[:3] == ["simple_agent", "5", "1.000"]
     assert "5 of 5 rollouts" in done.err
 
@@ -141,6 +149,7 @@ async def test_resume_runs_only_what_is_missing(daemon: FakeDaemon, tmp_path: Pa
     assert done.code == 0, done.err
     assert "torn last line" in done.err
     assert daemon.sessions[1].submitted == 2
+    assert not (tmp_path / "out_failures.jsonl").exists()
     assert len(read(tmp_path / "out.jsonl")) == 20
     assert done.json["metrics"]["agents"]["simple_agent"]["rollouts"] == 20
     # More repeats continue the same output; nothing is run twice.
@@ -188,7 +197,9 @@ async def test_a_draining_daemon_is_told(daemon: FakeDaemon, tmp_path: Path) -> 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_ctrl_c_keeps_what_is_done(daemon: FakeDaemon, tmp_path: Path, number: signal.Signals) -> None:
     write(tmp_path / "in.jsonl", rows(100))
-    daemon.answer = lambda one, index: rollout(one, index) if int(one.group_id or one.task_id[:-2]) < 20 else None
+    daemon.answer = lambda one, index: (
+        rollout(one, index) if int(one.group_id or one.task_id[:-2]) < 20 else None
+    )
     given = ("--input", "in.jsonl", "--output", "out.jsonl", "--concurrency", 8)
     process = await start_gymctl("rollouts", "collect", *given, address=daemon.address, cwd=tmp_path)
     await daemon.until(lambda: bool(daemon.sessions) and daemon.sessions[0].acked == 20)
@@ -250,9 +261,8 @@ async def test_unverified_rollouts_have_no_reward(daemon: FakeDaemon, tmp_path: 
     assert done.json["metrics"]["agents"]["simple_agent"]["reward"] is None
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
 async def test_a_full_disk_is_a_clear_error(daemon: FakeDaemon, tmp_path: Path) -> None:
-    if not os.path.exists("/dev/full"):
-        pytest.skip("this system has no /dev/full")
     write(tmp_path / "in.jsonl", rows(2))
     (tmp_path / "out.jsonl").symlink_to("/dev/full")
     done = await collect(daemon, tmp_path)

@@ -1,7 +1,9 @@
 """gymctl's other commands, its errors and its help."""
 
+import asyncio
 import json
 import os
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -52,11 +54,9 @@ async def test_help_starts_quickly() -> None:
     assert min(took) < 1.0  # 0.2 s alone; the bound is for machines that do other things as well
 
 
-async def test_nothing_heavy_is_loaded_for_help(tmp_path: Path) -> None:
-    code = "import sys, gymctl.app; print([m for m in ('grpc','rich','pydantic','omegaconf','asyncio') if m in sys.modules])"
-    import asyncio
-    import sys
-
+async def test_nothing_heavy_is_loaded_for_help() -> None:
+    heavy = ("grpc", "rich", "pydantic", "omegaconf", "asyncio")
+    code = f"import sys, gymctl.app; print([name for name in {heavy} if name in sys.modules])"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
     out, _ = await process.communicate()
     assert out.decode().strip() == "[]"
@@ -102,7 +102,16 @@ async def test_servers(daemon: FakeDaemon) -> None:
     assert [one["name"] for one in done.json] == ["simple_agent"]
     assert done.json[0]["restart_count"] == 2
     done = await gymctl("servers", "list", address=daemon.address)
-    assert done.out.splitlines()[1].split() == ["simple_agent", "agent", "ready", "shared", "-", "7", "2", "-"]
+    assert done.out.splitlines()[1].split() == [
+        "simple_agent",
+        "agent",
+        "ready",
+        "shared",
+        "-",
+        "7",
+        "2",
+        "-",
+    ]
     done = await gymctl("servers", "describe", "weather", address=daemon.address)
     assert "cannot bind" in done.out
     done = await gymctl("servers", "logs", "weather", "--lines", "2", address=daemon.address)
@@ -179,7 +188,8 @@ async def test_version_and_completion() -> None:
 
 async def test_config_mistakes_are_all_told(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(
-        "x:\n  responses_api_agents:\n    simple_agnet:\n      model_server: {type: responses_api_models, name: m}\n"
+        "x:\n  responses_api_agents:\n    simple_agnet:\n"
+        "      model_server: {type: responses_api_models, name: m}\n"
         "gymd:\n  log_level: loud\n"
     )
     done = await gymctl("config", "check", "-c", "a.yaml", cwd=tmp_path)
@@ -202,7 +212,12 @@ async def test_config_dump_masks_secrets(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "variables",
-    [{}, {"GYMD_STATE_DIR": "~/x"}, {"XDG_STATE_HOME": "/somewhere"}, {"XDG_STATE_HOME": "", "GYMD_STATE_DIR": ""}],
+    [
+        {},
+        {"GYMD_STATE_DIR": "~/x"},
+        {"XDG_STATE_HOME": "/somewhere"},
+        {"XDG_STATE_HOME": "", "GYMD_STATE_DIR": ""},
+    ],
 )
 def test_the_state_folder_is_the_daemons(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GYMD_STATE_DIR", "XDG_STATE_HOME"):

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gymctl.collect.files import LineFile, Paths, Record, read_record, write_record
+from gymctl.collect.files import LineFile, Paths, Record, read_record, settle_failures, write_record
+from gymctl.collect.plan import DoneSet
 from gymctl.errors import CliError
 
 
@@ -64,7 +65,7 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_an_unwritable_place_is_told(tmp_path: Path) -> None:
-    with pytest.raises(CliError, match="cannot write .*missing"):
+    with pytest.raises(CliError, match=r"cannot write .*missing"):
         LineFile(tmp_path / "missing" / "out.jsonl").open(fresh=True)
 
 
@@ -101,3 +102,21 @@ def test_descriptors_are_closed(tmp_path: Path) -> None:
         file.close()
     if Path("/proc/self/fd").exists():
         assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_settled_failures_are_the_last_of_what_is_not_done(tmp_path: Path) -> None:
+    path = tmp_path / "failures.jsonl"
+    file = LineFile(path)
+    file.open(fresh=True)
+    for task, text in ((1, "a"), (2, "b"), (1, "c"), (3, "d")):
+        file.write(f'{{"_ng_task_index":{task},"_ng_rollout_index":0,"text":"{text}"}}'.encode())
+    file.close()
+    done = DoneSet(1)
+    done.add(2, 0)
+    settle_failures(path, done)
+    assert [line["text"] for _, line in file.lines()] == ["c", "d"]
+    done.add(1, 0)
+    done.add(3, 0)
+    settle_failures(path, done)
+    assert os.listdir(tmp_path) == []
+    settle_failures(path, done)

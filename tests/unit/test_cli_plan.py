@@ -146,7 +146,12 @@ def test_metrics_per_agent() -> None:
                 "reward_components": {"format": 1.0},
                 "score": index,
                 "response": {"usage": {"input_tokens": 10, "output_tokens": None}},
-                "rollout": {"agent": "a", "outcome": "completed", "timing": {"seconds": 0.5}, "model_calls": 2},
+                "rollout": {
+                    "agent": "a",
+                    "outcome": "completed",
+                    "timing": {"seconds": 0.5},
+                    "model_calls": 2,
+                },
             }
         )
     metrics.add({"agent_ref": {"name": "b"}, "rollout": {"outcome": "empty"}})
@@ -167,3 +172,13 @@ def test_metrics_per_agent() -> None:
         "fields": {},
     }
     assert metrics.mean_reward == pytest.approx(2 / 3)
+
+
+def test_metrics_without_groups_need_no_place_per_task() -> None:
+    metrics = Metrics(grouped=False)
+    for task in range(4):
+        metrics.add({"_ng_task_index": task, "reward": float(task % 2), "agent_ref": {"name": "a"}})
+    agent = metrics.document()["agents"]["a"]
+    assert agent["pass@1"] == 0.5
+    assert agent["scored_tasks"] == 4
+    assert len(metrics._agents["a"].rewards) == 1

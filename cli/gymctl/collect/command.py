@@ -14,7 +14,16 @@ from typing import Any
 import click
 
 from gymapi.v1.registry_service_pb2 import SERVER_KIND_AGENT
-from gymctl.collect.files import LineFile, Paths, Record, read_record, write_atomically, write_record
+from gymctl.collect.files import (
+    LineFile,
+    Paths,
+    Record,
+    read_record,
+    settle_failures,
+    write_atomically,
+    write_record,
+)
+from gymctl.collect.metrics import Metrics
 from gymctl.collect.plan import DoneSet, Plan, jobs
 from gymctl.collect.run import Collection, Tally
 from gymctl.collect.source import Check, Source, check_rows
@@ -87,29 +96,14 @@ def _address(settings: Settings, configs: tuple[str, ...], stack: ExitStack) -> 
 
 async def _collect(run: _Run, address: str) -> tuple[Tally, GymdError | None]:
     """Everything that needs the daemon; returns what came of it and what ended it early, if anything did."""
-    plan, paths = run.plan, run.paths
     async with RolloutClient(address, client_name="gymctl") as client:
         listed = await client.list_servers(kind=SERVER_KIND_AGENT)
         agents = sorted({server.name for server in listed.servers})
         check = _check(run, agents, listed.daemon.default_agent)
-        per_row = 1 if check.names_rollouts else plan.repeats
-        tally = Tally(total=_row_count(check, plan) * per_row)
-        done = DoneSet(plan.repeats)
-        output = LineFile(paths.output)
-        if removed := output.open(fresh=not run.resume):
-            note(f"Removed a torn last line ({removed:,} bytes) from {paths.output}.")
-        with closing(output):
-            if run.resume:
-                scope = None if check.names_indices else (_row_count(check, plan), plan.repeats)
-                _load(output, done, tally, scope)
-            else:
-                paths.failures.unlink(missing_ok=True)
-                paths.metrics.unlink(missing_ok=True)
-            overrides = dict(plan.overrides)
-            made_from = Record(run.source.name, check.row_count, check.digest, plan.agent, overrides)
-            write_record(paths.record, made_from)
-            todo = jobs(run.source.rows(plan.limit), plan.repeats, done)
-            collection = Collection(plan, tally, output, LineFile(paths.failures))
+        with closing(LineFile(run.paths.output)) as output:
+            tally, done = _begin(run, check, output)
+            todo = jobs(run.source.rows(run.plan.limit), run.plan.repeats, done)
+            collection = Collection(run.plan, tally, done, output, LineFile(run.paths.failures))
             start = time.monotonic()
             try:
                 await collection.run(client, todo)
@@ -117,7 +111,29 @@ async def _collect(run: _Run, address: str) -> tuple[Tally, GymdError | None]:
                 return tally, problem
             finally:
                 run.seconds = time.monotonic() - start
+                if run.resume:
+                    settle_failures(run.paths.failures, done)
     return tally, None
+
+
+def _begin(run: _Run, check: Check, output: LineFile) -> tuple[Tally, DoneSet]:
+    """Opens the output and takes what an earlier run left, or clears it away."""
+    plan, paths = run.plan, run.paths
+    rows = _row_count(check, plan)
+    # Without repeats the metrics of a million tasks need no place for each.
+    metrics = Metrics(grouped=plan.repeats > 1 or check.names_indices or run.resume)
+    tally = Tally(total=rows * (1 if check.names_rollouts else plan.repeats), metrics=metrics)
+    done = DoneSet(plan.repeats)
+    if removed := output.open(fresh=not run.resume):
+        note(f"Removed a torn last line ({removed:,} bytes) from {paths.output}.")
+    if run.resume:
+        _load(output, done, tally, None if check.names_indices else (rows, plan.repeats))
+    else:
+        paths.failures.unlink(missing_ok=True)
+        paths.metrics.unlink(missing_ok=True)
+    overrides = dict(plan.overrides)
+    write_record(paths.record, Record(run.source.name, check.row_count, check.digest, plan.agent, overrides))
+    return tally, done
 
 
 def _row_count(check: Check, plan: Plan) -> int:

@@ -12,9 +12,18 @@ from typing import Any
 
 import orjson
 
+from gymctl.collect.plan import DoneSet
 from gymctl.errors import CliError
 
-__all__ = ["LineFile", "Paths", "Record", "read_record", "write_atomically", "write_record"]
+__all__ = [
+    "LineFile",
+    "Paths",
+    "Record",
+    "read_record",
+    "settle_failures",
+    "write_atomically",
+    "write_record",
+]
 
 _BLOCK_BYTES = 1 << 16
 
@@ -144,6 +153,33 @@ class LineFile:
         if problem.errno in (errno.ENOSPC, errno.EDQUOT):
             hint = "Make room and run the same command with --resume: nothing that was written is lost."
         return CliError(f"cannot write {self.path}: {problem.strerror}", hint)
+
+
+def settle_failures(path: Path, done: DoneSet) -> None:
+    """Keeps of each rollout that is still not done the last failure; a file without any goes away."""
+    if not path.exists():
+        return
+    file = LineFile(path)
+    last: dict[tuple[int, int], int] = {}
+    for number, line in file.lines():
+        last[_key(line)] = number
+    keep = {number for key, number in last.items() if key not in done}
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with path.open("rb") as old, temporary.open("wb") as new:
+            new.writelines(line for number, line in enumerate(old, start=1) if number in keep)
+        if keep:
+            temporary.replace(path)
+        else:
+            path.unlink()
+    except OSError as problem:
+        raise CliError(f"cannot write {path}: {problem.strerror}", "Make room on the disk.") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _key(line: Mapping[str, Any]) -> tuple[int, int]:
+    return int(line.get("_ng_task_index") or 0), int(line.get("_ng_rollout_index") or 0)
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,21 @@ __all__ = ["Metrics", "pass_at_k"]
 
 # Up to so many repeats every k is reported, beyond that the powers of two and the last.
 _EVERY_K_UP_TO = 16
+_UNGROUPED = -1
+_ONE, _ONE_OF_ONE = "pass@1", "pass@1[avg-of-1]"
 # Bookkeeping, not measurements.
 _NO_MEASURE = frozenset({"_ng_task_index", "_ng_rollout_index", "_ng_attempt_index"})
 
 
 class Metrics:
-    """Collects numbers, eight bytes each, and sums them up at the end."""
+    """Collects numbers, eight bytes each, and sums them up at the end.
 
-    def __init__(self) -> None:
+    Args:
+        grouped: tasks may have several rollouts; then rewards are kept by task, which needs more memory.
+    """
+
+    def __init__(self, *, grouped: bool = True) -> None:
+        self._grouped = grouped
         self._agents: dict[str, _Agent] = {}
         self.reward_sum = 0.0
         self.reward_count = 0
@@ -42,7 +49,9 @@ class Metrics:
         if _is_number(reward):
             self.reward_sum += reward
             self.reward_count += 1
-            agent.rewards.setdefault(int(line.get("_ng_task_index") or 0), array("d")).append(reward)
+            # Without groups one key holds them all.
+            task = int(line.get("_ng_task_index") or 0) if self._grouped else _UNGROUPED
+            agent.rewards.setdefault(task, array("d")).append(reward)
         for key, value in _numbers(line, facts):
             agent.fields.setdefault(key, array("d")).append(value)
 
@@ -59,13 +68,16 @@ class _Agent:
 
     def document(self) -> dict[str, Any]:
         rewards = array("d", (value for task in self.rewards.values() for value in task))
+        ungrouped = _UNGROUPED in self.rewards
+        mean = sum(rewards) / len(rewards) if rewards else 0.0
         return {
             "rollouts": self.outcomes.total(),
             "outcomes": dict(self.outcomes.most_common()),
             "scored_rollouts": len(rewards),
-            "scored_tasks": len(self.rewards),
+            "scored_tasks": len(rewards) if ungrouped else len(self.rewards),
             "reward": _summary(rewards) if rewards else None,
-            **pass_at_k(list(self.rewards.values())),
+            # One rollout per task: the best of one is the mean.
+            **({_ONE: mean, _ONE_OF_ONE: mean} if ungrouped else pass_at_k(list(self.rewards.values()))),
             "fields": {key: _summary(values) for key, values in sorted(self.fields.items())},
         }
 

@@ -16,7 +16,7 @@ from gymapi.v1.rollout_pb2 import OUTCOME_CANCELLED, Rollout, Task
 from gymapi.v1.rollout_service_pb2 import TaskSubmission
 from gymctl.collect.files import LineFile
 from gymctl.collect.metrics import Metrics
-from gymctl.collect.plan import Job, Plan
+from gymctl.collect.plan import DoneSet, Job, Plan
 from gymctl.collect.progress import make_reporter
 from gymd.client import Rejection, RolloutClient, RolloutSession
 from gymd.client.rows import failure_line, is_success, make_task, rollout_line
@@ -65,13 +65,15 @@ class Collection:
     """Runs jobs through a daemon and writes their lines.
 
     Args:
+        done: what the output holds; grows with it.
         output: takes what succeeded.
         failures: takes what failed; opened on the first failure.
     """
 
-    def __init__(self, plan: Plan, tally: Tally, output: LineFile, failures: LineFile) -> None:
+    def __init__(self, plan: Plan, tally: Tally, done: DoneSet, output: LineFile, failures: LineFile) -> None:
         self._plan = plan
         self._tally = tally
+        self._done = done
         self._output = output
         self._failures = failures
         self._failures_open = False
@@ -154,6 +156,7 @@ class Collection:
             line = rollout_line(job.row, rollout, job.task_index, self._plan.overrides)
             self._output.write(line)
             tally.done += 1
+            self._done.add(job.task_index, job.index)
             tally.metrics.add(orjson.loads(line))
         elif rollout.outcome == OUTCOME_CANCELLED and (tally.interrupted or tally.hopeless):
             tally.cancelled += 1  # not a failure of the rollout: a resume runs it

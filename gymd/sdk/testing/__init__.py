@@ -1,5 +1,6 @@
 """Tests of servers: start any server class in one line, script a model, run the conformance suites."""
 
+from gymd.sdk.testing.agent_suite import check_agent_server
 from gymd.sdk.testing.attempt import Attempt
 from gymd.sdk.testing.expect import eventually, expect_error
 from gymd.sdk.testing.fake_model import FakeModel, ModelRequest
@@ -13,6 +14,7 @@ from gymd.sdk.testing.items import (
     tool_output,
 )
 from gymd.sdk.testing.mesh import RunningMesh, Transport, no_tasks_left, start_server, start_servers
+from gymd.sdk.testing.model_suite import check_model_server
 from gymd.sdk.testing.resources_suite import check_resources_server
 from gymd.sdk.testing.running import RunningServer, RunningSession, ToolAnswer
 
@@ -25,6 +27,8 @@ __all__ = [
     "RunningSession",
     "ToolAnswer",
     "Transport",
+    "check_agent_server",
+    "check_model_server",
     "check_resources_server",
     "eventually",
     "expect_error",

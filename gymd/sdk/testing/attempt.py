@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
+from gymd.convert import dumps
 from gymd.sdk.resources import Reward
 from gymd.sdk.testing.items import function_call, make_response, message, tool_output
 from gymd.sdk.testing.running import RunningServer
@@ -45,7 +44,7 @@ async def play(server: RunningServer, row: Row, attempt: Attempt, *, twice: bool
     items = []
     async with await server.seed(row) as session:
         for number, (name, arguments) in enumerate(attempt.calls):
-            text = arguments if isinstance(arguments, str) else orjson.dumps(dict(arguments)).decode()
+            text = arguments if isinstance(arguments, str) else dumps(dict(arguments)).decode()
             call = function_call(name, text, call_id=f"call_{number}")
             answer = await session.call_json(name, text, call.function_call.call_id)
             if twice:

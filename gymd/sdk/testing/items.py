@@ -7,11 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from gymapi.v1.responses_pb2 import Item, Response, ResponseCreateParams
 from gymapi.v1.rollout_pb2 import Task
-from gymd.convert import params_from_json
+from gymd.convert import dumps, params_from_json
 
 __all__ = [
     "function_call",
@@ -52,7 +50,7 @@ def function_call(name: str, arguments: Mapping[str, Any] | str = "{}", call_id:
     call.id = f"fc_{number}"
     call.call_id = call_id or f"call_{number}"
     call.name = name
-    call.arguments_json = arguments if isinstance(arguments, str) else orjson.dumps(dict(arguments)).decode()
+    call.arguments_json = arguments if isinstance(arguments, str) else dumps(dict(arguments)).decode()
     return item
 
 
@@ -111,5 +109,5 @@ def make_task(row: Mapping[str, Any], agent: str = "") -> Task:
     return Task(
         agent=reference.get("name", agent),
         create_params=make_params(params),
-        fields_json=orjson.dumps(fields).decode() if fields else "",
+        fields_json=dumps(fields).decode() if fields else "",
     )

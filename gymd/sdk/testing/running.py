@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-import orjson
-
 from gymapi.v1 import agent_service_pb2 as agent_pb
 from gymapi.v1 import resources_service_pb2 as pb
 from gymapi.v1.model_service_pb2 import CreateResponseRequest, StreamResponseRequest, StreamResponseResponse
 from gymapi.v1.responses_pb2 import FunctionTool, Response
 from gymapi.v1.rollout_pb2 import OUTCOME_COMPLETED, Rollout
 from gymapi.v1.rollout_pb2 import Reward as RewardMessage
+from gymd.convert import dumps, loads
 from gymd.sdk.base import Server
 from gymd.sdk.resources import ResourcesServicer, Reward
 from gymd.sdk.testing.items import make_params, make_response, make_task
@@ -36,7 +35,7 @@ class ToolAnswer:
 
     def json(self) -> Any:
         """The output, parsed; raises ValueError."""
-        return orjson.loads(self.output)
+        return loads(self.output)
 
 
 class RunningServer:
@@ -149,7 +148,7 @@ class RunningServer:
     async def aggregate(self, rollouts: Sequence[pb.ScoredRollout]) -> tuple[dict[str, Any], list[str]]:
         """The environment's metrics over scored rollouts, and the names of the important ones."""
         answer = await self.call("AggregateMetrics", pb.AggregateMetricsRequest(rollouts=rollouts))
-        return orjson.loads(answer.metrics_json), list(answer.key_metrics)
+        return loads(answer.metrics_json), list(answer.key_metrics)
 
 
 class RunningSession:
@@ -167,7 +166,7 @@ class RunningSession:
 
     async def call(self, tool: str, **arguments: Any) -> ToolAnswer:
         """Calls a tool with the given arguments."""
-        return await self.call_json(tool, orjson.dumps(arguments).decode())
+        return await self.call_json(tool, dumps(arguments).decode())
 
     async def call_json(self, tool: str, arguments: str, call_id: str = "") -> ToolAnswer:
         """Calls a tool with arguments as a model might write them: any text."""
@@ -198,5 +197,5 @@ class RunningSession:
 
 
 def _reward(reward: RewardMessage) -> Reward:
-    extras = orjson.loads(reward.extras_json) if reward.extras_json else {}
+    extras = loads(reward.extras_json) if reward.extras_json else {}
     return Reward(reward.value, dict(reward.components), extras)

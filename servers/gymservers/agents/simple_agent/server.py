@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import pydantic
 
 from gymapi.v1 import rollout_pb2
@@ -10,17 +12,22 @@ from gymd.sdk import AgentConfig, AgentRun, AgentServer
 
 __all__ = ["SimpleAgent"]
 
-_TRUNCATED = {
-    "max_output_tokens": rollout_pb2.OUTCOME_TRUNCATED_TOKENS,
-    "content_filter": rollout_pb2.OUTCOME_TRUNCATED_TOKENS,
-}
+# NeMo Gym has no limit by default, and one rollout made 2,703 calls in 8 hours.
+MAX_STEPS = 100
+
+
+def _bounded(value: object) -> object:
+    """NeMo Gym's files say `max_steps: null`; here that is the default, never "without limit"."""
+    return MAX_STEPS if value is None else value
 
 
 class SimpleAgentConfig(AgentConfig):
     """Configuration of simple_agent."""
 
-    # NeMo Gym has no limit by default, and one rollout made 2,703 calls in 8 hours.
-    max_steps: int = pydantic.Field(default=100, ge=1)
+    max_steps: Annotated[int, pydantic.BeforeValidator(_bounded)] = pydantic.Field(default=MAX_STEPS, ge=1)
+    """Most model calls of a rollout."""
+    skip_verification_reward: float | None = None
+    """Known to NeMo Gym's files and not used: a reward is what a verifier returned, or absent."""
 
 
 class SimpleAgent(AgentServer):
@@ -29,13 +36,19 @@ class SimpleAgent(AgentServer):
     Config = SimpleAgentConfig
     config: SimpleAgentConfig
 
+    async def start(self) -> None:
+        """Says so when the configuration asks for a reward that nobody verified."""
+        if self.config.skip_verification_reward is not None:
+            self.log.warning("skip_verification_reward_ignored", extra={"agent": self.name})
+
     async def run(self, run: AgentRun) -> None:
         """Ends with a message, an incomplete response, nothing to act on, or after max_steps model calls."""
         for _ in range(self.config.max_steps):
             response = await run.model()
             if response.HasField("incomplete_details"):
+                # Calls that it still asked for are not run: their arguments may be cut off.
                 reason = response.incomplete_details.reason or "incomplete"
-                run.finish(_TRUNCATED.get(reason, rollout_pb2.OUTCOME_TRUNCATED_TOKENS), reason)
+                run.finish(rollout_pb2.OUTCOME_TRUNCATED_TOKENS, reason)
                 return
             calls = [item.function_call for item in response.output if item.HasField("function_call")]
             if not calls:

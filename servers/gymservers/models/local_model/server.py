@@ -45,7 +45,7 @@ class LocalModelConfig(ServerConfig):
     parallel: int = pydantic.Field(default=4, ge=1, le=64)
     """Conversations answered at the same time; further calls wait."""
     threads: int | None = pydantic.Field(default=None, ge=1)
-    """Threads that compute. Absent: as many as cores, at most 8."""
+    """Threads that compute. Absent: all cores but one, at most 8."""
     temperature: float = pydantic.Field(default=0.7, ge=0)
     """Temperature of tasks that name none."""
     max_output_tokens: int = pydantic.Field(default=256, ge=1)

@@ -82,13 +82,13 @@ class VLLMModel(HttpModelServer):
         if answer is None:
             return overflow_response(params, self.config.model)
         trial = Trial(self._engines[index], self._path, attempts=1)
+        if not isinstance(answer, dict):
+            raise trial.malformed("is no JSON object", answer)
         try:
             chat = chat_of_completion(answer) if self.config.use_completions_api else answer
-            prompt = None
-            if wanted and not _has_ids(chat):
-                prompt = await self._tokenize(index, body, call)
+            prompt = await self._tokenize(index, body, call) if wanted and _lacks_ids(chat) else None
             return response_from_chat(chat, params, options, prompt_token_ids=prompt)
-        except (ConvertError, AttributeError) as problem:
+        except ConvertError as problem:
             raise trial.malformed(f"is no completion that can be used ({problem})", answer) from None
 
     def engine_index(self, rollout_id: str) -> int:
@@ -137,8 +137,11 @@ def _says_nothing(body: dict[str, Any]) -> bool:
     return not messages[-1].get("content") and not messages[-1].get("tool_calls")
 
 
-def _has_ids(chat: Any) -> bool:
-    """Whether the answer brings the ids of the prompt itself."""
-    choices = chat.get("choices") or [{}]
-    message = choices[0].get("message") or {}
-    return chat.get("prompt_token_ids") is not None or message.get("prompt_token_ids") is not None
+def _lacks_ids(chat: dict[str, Any]) -> bool:
+    """Whether the answer holds a message, but not the ids of its prompt."""
+    choices = chat.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(message, dict):
+        return False
+    return chat.get("prompt_token_ids") is None and message.get("prompt_token_ids") is None

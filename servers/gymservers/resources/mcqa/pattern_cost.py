@@ -32,7 +32,8 @@ _ATOM = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_MANY = re.compile(r"[*+]|\{\d+,?\d*\}|\{,\d+\}")
+_MANY = re.compile(r"[*+]|\{(?P<least>\d*),(?P<most>\d*)\}|\{\d+\}")
+_FEW = 8
 _SPACES = re.compile(r"\s{2,}")
 
 
@@ -81,18 +82,29 @@ def _cost(pattern: str) -> _Cost | None:
         kind, place = atom.lastgroup or "", atom.end()
         many = _MANY.match(pattern, place)
         place = many.end() if many else place
+        few = _lengths(many)
         optional = pattern.startswith("?", place)
         at_start = at_start and kind == "literal" and not many and not optional
         if at_start:
             cost.prefix += atom[0][-1]
         place += optional
-        if not _add(cost, kind, many is not None, optional):
+        if few and kind not in ("open", "close"):
+            cost.choices *= few
+        elif not _add(cost, kind, many is not None, optional):
             return None
     cost.choices *= math.prod(cost.bars)
     if cost.bars[0] > 1 or re.search(r"\\[nrt]", cost.prefix):
         cost.prefix = ""  # another alternative may begin otherwise
     cost.prefix = cost.prefix.casefold()
     return cost
+
+
+def _lengths(many: re.Match[str] | None) -> int:
+    """How many lengths `{m,n}` allows, where they are few; else 0."""
+    if many is None or not many["most"]:
+        return 0
+    lengths = int(many["most"]) - int(many["least"] or 0) + 1
+    return lengths if 0 < lengths <= _FEW else 0
 
 
 def _add(cost: _Cost, kind: str, many: bool, optional: bool) -> bool:

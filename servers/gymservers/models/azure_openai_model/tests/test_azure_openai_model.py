@@ -59,7 +59,7 @@ async def test_unknown_deployment_is_named(backend: Backend) -> None:
     backend.plan(Answer(404, body))
     url = backend.url.removesuffix("/v1")
     async with start_server(AzureOpenAIModel, config(url, default_query=VERSION)) as server:
-        with pytest.raises(GymdError, match="has no model 'gpt'.*correct openai_model"):
+        with pytest.raises(GymdError, match=r"has no model 'gpt'.*correct openai_model"):
             await server.respond("hi")
 
 
@@ -73,7 +73,7 @@ async def test_bad_key(backend: Backend) -> None:
 
 
 async def test_missing_api_version_is_told_at_the_start() -> None:
-    with pytest.raises(GymdError, match="set default_query.api-version"):
+    with pytest.raises(GymdError, match=r"set default_query\.api-version"):
         async with start_server(AzureOpenAIModel, config("https://x.openai.azure.com")):
             pass
 

@@ -296,7 +296,7 @@ async def test_raw_completions_take_one_user_message(backend: Backend) -> None:
 
 @pytest.mark.parametrize("key", ["render_chat_template", "is_responses_native"])
 def test_unsupported_settings_are_told(key: str) -> None:
-    with pytest.raises(pydantic.ValidationError, match="instead|not supported"):
+    with pytest.raises(pydantic.ValidationError, match=r"instead|not supported"):
         VLLMModel.Config.parse(config("http://x/v1", **{key: True}))
 
 
