@@ -261,21 +261,18 @@ class RolloutSession:
     # ---- writing: outbox -> frames
 
     async def _write_loop(self) -> None:
-        try:
-            while True:
-                await self._work.wait()
-                self._work.clear()
-                while (frame := self._outbox.next_frame(idle=self._idle or self._closing)) is not None:
-                    if not self._room.is_set():
-                        self._room.set()  # the frame made room in the outbox
-                    await self._stream.write(frame)
-                self._idle = False
-                if self._closing:
-                    await self._stream.done_writing()
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            while (frame := self._outbox.next_frame(idle=self._idle or self._closing)) is not None:
+                if not self._room.is_set():
+                    self._room.set()  # the frame made room in the outbox
+                if not await self._stream.write(frame):
                     return
-        except GymdError as failure:
-            # The reader knows more about a broken stream: it sees the status. Only fill in for it.
-            self._stream.note_write_failure(failure)
+            self._idle = False
+            if self._closing:
+                await self._stream.done_writing()
+                return
 
     async def _close(self) -> None:
         """Half-closes and waits for the summary and the end of the stream."""

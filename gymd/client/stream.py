@@ -42,7 +42,6 @@ class Stream:
         self._silent = 0
         self._gone_silent = False
         self._abandoned = False
-        self._write_failure: GymdError | None = None
 
     async def open(self, opening: OpenSession) -> SessionOpened:
         """Dials, sends `open` and waits for `opened`."""
@@ -57,28 +56,29 @@ class Stream:
         except grpc.aio.AioRpcError as failure:
             raise unary_error(failure, self._address) from None
         except asyncio.InvalidStateError:
-            # write() on a call that is over already does not say why; the status does.
-            raise await self._status_error(connected=False) from None
+            # A call that was over before it was written to does not say why.
+            raise no_daemon(self._address) from None
         if frame is grpc.aio.EOF or frame.WhichOneof("frame") != "opened":
             self._call.cancel()
             raise error("PROTOCOL_VIOLATION", f"{self._address} did not answer `open` with `opened`")
         return frame.opened
 
-    async def write(self, frame: StreamRolloutsRequest) -> None:
-        """Sends a frame; returns when the transport took it."""
+    async def write(self, frame: StreamRolloutsRequest) -> bool:
+        """Sends a frame and returns when the transport took it; False: the stream has ended, see `frames`."""
         try:
-            await self._call.write(frame)
-        except grpc.aio.AioRpcError as failure:
-            raise self._broken(failure) from None
-        except asyncio.InvalidStateError:
-            raise await self._status_error(connected=True) from None
+            # Not call.write(): when the daemon has just ended the stream, that replaces its status by an
+            # internal error, and what the daemon sent before the end could not be read any more.
+            await self._call._cython_call.send_serialized_message(frame.SerializeToString())
+        except grpc.aio.InternalError:
+            return False
+        return True
 
     async def done_writing(self) -> None:
         """Half-closes: no more tasks."""
         try:
             await self._call.done_writing()
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            pass  # the call is over already: the reader sees its status
+        except (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
+            pass  # the stream has ended: the reader sees how
 
     async def frames(self, progress_interval: Duration) -> AsyncIterator[StreamRolloutsResponse]:
         """Yields what the daemon sends until it ends the stream with OK."""
@@ -106,8 +106,6 @@ class Stream:
             raise self._broken(failure) from None
         except asyncio.CancelledError:
             # Raised when this side cancelled the call, and when the reading task itself is cancelled.
-            if self._write_failure is not None:
-                raise self._write_failure from None
             if self._abandoned:
                 raise error("CANCELLED", "the stream was broken off") from None
             if not self._gone_silent:
@@ -118,11 +116,6 @@ class Stream:
         finally:
             timer.cancel()
 
-    def note_write_failure(self, failure: GymdError) -> None:
-        """Keeps why writing failed, in case reading never learns more."""
-        self._write_failure = failure
-        self._call.cancel()
-
     def abandon(self) -> None:
         """Breaks the stream; `frames` raises Cancelled."""
         self._abandoned = True
@@ -132,13 +125,6 @@ class Stream:
         """Breaks the stream; without effect on one that has ended."""
         if self._call is not None:
             self._call.cancel()
-
-    async def _status_error(self, *, connected: bool) -> GymdError:
-        code, details = await self._call.code(), await self._call.details()
-        if not connected and code is grpc.StatusCode.UNAVAILABLE:
-            return no_daemon(self._address)
-        text = f"the daemon at {self._address} ended the stream: {details or code.name}"
-        return error("PEER_UNREACHABLE", text, peer=self._address)
 
     def _broken(self, failure: grpc.aio.AioRpcError) -> GymdError:
         found = from_rpc_error(failure, self._address)

@@ -63,7 +63,7 @@ def _parse_value(text: str) -> Any:
     Raises:
         ValueError: if it starts as a list, a mapping or a quotation but is none.
     """
-    import yaml  # type: ignore[import-untyped]
+    import yaml
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 

@@ -184,7 +184,7 @@ class _Reader:
         return None
 
     def _read(self, path: Path) -> Layer | None:
-        import yaml  # type: ignore[import-untyped]
+        import yaml
         from omegaconf import DictConfig, OmegaConf
         from omegaconf.errors import GrammarParseError
 

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -262,9 +263,11 @@ class Link:
             if method.streaming:
                 work = self._stream_replies(call_id, method, request, context)
             else:
-                work = self._reply_once(call_id, self._local.call(method, request, context))
+                work = self._reply_once(call_id, method, request, context)
             task = self._loop.create_task(self._serve(call_id, method, work, context, timeout))
             self._serving[call_id] = task
+            # Not in the task itself: one that is cancelled before its first step never runs a line.
+            task.add_done_callback(partial(self._served, call_id, work))
 
     async def _serve(
         self,
@@ -289,10 +292,16 @@ class Link:
             log.exception("link_call_failed", extra={"method": method.path, "server": context.server})
             text = f"{method.path}: {type(failure).__name__}: {failure}"
             self._put_error(call_id, error("INTERNAL", text))
-        finally:
-            self._serving.pop(call_id, None)
 
-    async def _reply_once(self, call_id: int, call: Coroutine[Any, Any, Any]) -> None:
+    def _served(self, call_id: int, work: Coroutine[Any, Any, None], task: asyncio.Task[None]) -> None:
+        self._serving.pop(call_id, None)
+        if task.cancelled():
+            work.close()
+            self._put_error(call_id, error("CANCELLED", "the call was cancelled before it began"))
+
+    async def _reply_once(self, call_id: int, method: Method, request: Any, context: CallContext) -> None:
+        call = self._local.call(method, request, context)
+        del request  # thousands wait here
         response = await call
         await self._reply(call_id, response.SerializeToString(), last=True)
 

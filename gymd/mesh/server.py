@@ -10,7 +10,6 @@ from typing import Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 
 from gymapi.v1 import link_service_pb2, link_service_pb2_grpc
 from gymd.errors import GymdError, abort, error
@@ -22,6 +21,8 @@ from gymd.mesh.options import SERVER_OPTIONS
 __all__ = ["MeshServer", "build_server"]
 
 log = logging.getLogger(__name__)
+
+REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
 
 
 def build_server(local: LocalServers, listen: Sequence[str], host_id: str = "") -> MeshServer:
@@ -44,7 +45,7 @@ class MeshServer:
         self._listen = list(listen)
         self._links = _LinkServicer(local, host_id)
         self._health = health.aio.HealthServicer()
-        self._services = [health.SERVICE_NAME, reflection.SERVICE_NAME]
+        self._services = [health.SERVICE_NAME, REFLECTION]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
 
     def add_service(self, name: str) -> None:
@@ -62,7 +63,7 @@ class MeshServer:
             self.grpc.add_generic_rpc_handlers((_Handlers(self._local),))
             link_service_pb2_grpc.add_LinkServiceServicer_to_server(self._links, self.grpc)
             self._services += [*local_services, "gymapi.v1.LinkService"]
-        reflection.enable_server_reflection(self._services, self.grpc)
+        self.grpc.add_generic_rpc_handlers((_Reflection(self._services),))
         for address in self._listen:
             self.addresses.append(self._bind(address))
         await self.grpc.start()
@@ -93,6 +94,28 @@ class MeshServer:
         left = max(0.0, deadline - asyncio.get_running_loop().time())
         # An open stream holds a graceful stop for the whole grace, so the links were closed before.
         await self.grpc.stop(left)
+
+
+class _Reflection(grpc.GenericRpcHandler):
+    """Server reflection, imported at its first call: the import takes 0.1 s and most starts never need it."""
+
+    def __init__(self, services: list[str]) -> None:
+        self._services = services
+        self._handler: Any = None
+
+    def service(self, handler_call_details: Any) -> Any:
+        if handler_call_details.method != f"/{REFLECTION}/ServerReflectionInfo":
+            return None
+        if self._handler is None:
+            from grpc_reflection.v1alpha import reflection, reflection_pb2
+
+            servicer = reflection.aio.ReflectionServicer(self._services)
+            self._handler = grpc.stream_stream_rpc_method_handler(
+                servicer.ServerReflectionInfo,
+                request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
+                response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
+            )
+        return self._handler
 
 
 def _taken(address: str, why: str) -> GymdError:

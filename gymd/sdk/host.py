@@ -184,8 +184,17 @@ async def run_host(bootstrap: Bootstrap, *, lifeline: bool, announce: bool = Fal
         loop.add_signal_handler(number, host.leave.set)
     if lifeline:
         await _watch_stdin(host)
+    starting = asyncio.ensure_future(host.start())
+    leaving = asyncio.ensure_future(host.leave.wait())
+    await asyncio.wait([starting, leaving], return_when=asyncio.FIRST_COMPLETED)
+    leaving.cancel()
+    if not starting.done():  # told to leave before it was ready, or its daemon died
+        starting.cancel()
+        await asyncio.wait([starting])
+        await host.stop()
+        return 0
     try:
-        addresses = await host.start()
+        addresses = starting.result()
     except GymdError as failure:
         sys.stderr.write(f"gymd-host: {' '.join(str(failure).split())}\n")  # one line: the daemon reads it
         await host.stop()

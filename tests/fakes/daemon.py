@@ -148,6 +148,7 @@ class FakeDaemon(registry_grpc.RegistryServiceServicer, rollout_service_pb2_grpc
         reject: the error for a task, or None.
         die_after: breaks the stream after so many results.
         drain_after: announces a shutdown after so many results.
+        leaves_at_once: ends the stream itself when it drains and nothing is in flight.
         stop_reading_after: does not read more than so many tasks (for backpressure).
         max_message_bytes: what `opened` announces.
     """
@@ -159,6 +160,7 @@ class FakeDaemon(registry_grpc.RegistryServiceServicer, rollout_service_pb2_grpc
         self.reject: Callable[[TaskSubmission], GymdError | None] = lambda submission: None
         self.die_after: int | None = None
         self.drain_after: int | None = None
+        self.leaves_at_once = False
         self.max_message_bytes = MAX_MESSAGE_BYTES
         self.progress_interval_s = 10.0
         self.silent = False
@@ -279,7 +281,9 @@ class _Script:
                 if self.daemon.die_after is not None and self.session.delivered >= self.daemon.die_after:
                     await context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
             self.daemon.change.set()
-        self.session.half_closed = True
+            if self.drained and self.daemon.leaves_at_once:
+                break
+        self.session.half_closed = not self.drained
         if self.daemon.silent:
             await asyncio.Event().wait()
         summary = rollouts.SessionSummary(

@@ -125,6 +125,8 @@ async def test_hosts_do_not_outlive_a_killed_daemon(tmp_path: Path, config: Path
         await ended(process)
     async with gymd(tmp_path, "-c", str(config)) as again:
         assert (await said(again))["event"] == "ready", "a dead daemon's lock and files are no hindrance"
+        again.send_signal(signal.SIGTERM)
+        assert (await ended(again))[0] == 0
 
 
 async def test_a_server_that_fails_is_told_and_fails_the_command(tmp_path: Path, config: Path) -> None:

@@ -197,6 +197,22 @@ async def test_draining_ends_the_run_with_an_error_after_the_results(
     assert {one.error.reason_name for one in results if isinstance(one, Rejection)} <= {"DRAINING"}
 
 
+async def test_a_daemon_that_leaves_while_the_client_writes_loses_nothing(
+    daemon: FakeDaemon, client: RolloutClient
+) -> None:
+    """The end of the stream and the client's acks cross on the wire."""
+    daemon.leaves_at_once = True
+    for limit in range(1, 40):
+        daemon.drain_after = limit
+        results: list[object] = []
+        async with client.session(credits=4) as session:
+            with pytest.raises(Unavailable, match="shutting down"):
+                await gather(session.run(tasks(1000)), results)
+            assert session.summary is not None
+        done = [one for one in results if isinstance(one, RolloutResult)]
+        assert len(done) == daemon.sessions[-1].delivered
+
+
 async def test_a_daemon_that_dies_in_mid_run_is_told_after_what_was_received(
     daemon: FakeDaemon, client: RolloutClient
 ) -> None:

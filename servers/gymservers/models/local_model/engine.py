@@ -88,7 +88,10 @@ def _check(path: Path) -> None:
 
 
 def _cores() -> int:
-    """All but one of the cores: the engine's threads wait for each other at every layer, so that a core shared
-    with the rest of gymd makes all of them many times slower."""
+    """All cores but one.
+
+    The engine's threads wait for each other at every layer: one that shares its core with the rest of gymd
+    makes all of them many times slower.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(_MOST_THREADS, cores - 1))

@@ -16,6 +16,7 @@ from gymd.sdk import ModelCall, ModelServer, ServerConfig
 from gymd.sdk.http import HttpClient, RetryPolicy
 from gymd.sdk.http_model import overflow_response, refused
 from gymd.sdk.http_outcomes import Trial, is_context_overflow
+from gymd.sdk.paths import state_dir
 from gymservers.models.local_model.engine import Engine
 from gymservers.models.local_model.grammar import CallGrammar, parse_calls, schema_grammar, tool_grammar
 from gymservers.models.local_model.prompts import flatten, tool_turn
@@ -198,11 +199,8 @@ class LocalModel(ModelServer):
         return _PROBE in answer["prompt"]
 
     def _folder(self) -> Path:
-        if self.config.models_dir is not None:
-            return self.config.models_dir.expanduser()
-        from gymd.config.settings import default_state_dir  # only here: it brings the whole configuration
-
-        return default_state_dir() / "models"
+        own = self.config.models_dir
+        return own.expanduser() if own is not None else state_dir() / "models"
 
 
 def _constrain_text(body: dict[str, Any]) -> None:

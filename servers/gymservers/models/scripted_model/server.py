@@ -20,7 +20,7 @@ from gymd.sdk import ModelCall, ModelServer, ServerConfig
 from gymservers.models.scripted_model.chance import parse_latency, share
 from gymservers.models.scripted_model.request import Request, read_request
 from gymservers.models.scripted_model.script import Answer, Rule, Tokens
-from gymservers.models.scripted_model.templates import build_response
+from gymservers.models.scripted_model.templates import build_response, name_response
 
 __all__ = ["ScriptedModel", "ScriptedModelConfig"]
 
@@ -106,7 +106,7 @@ class ScriptedModel(ModelServer):
             answer = rule.rule.answer(request.turn)
             if answer.error is not None or answer.hang:
                 await _fail(answer)
-            return self._response(rule, answer, request, wanted, groups)
+            return name_response(self._response(rule, answer, request, wanted, groups), who, request.turn)
         text = f"no rule of the script applies to turn {request.turn}; end it with a rule without `when`"
         raise error("INVALID_REQUEST", text, turn=request.turn)
 
@@ -144,7 +144,8 @@ class ScriptedModel(ModelServer):
             raise _script_error(self._settings.script, f"{_PYTHON_FUNCTION}() returned: {problem}") from None
         if answer.error is not None or answer.hang:
             await _fail(answer)
-        return build_response(answer, request, answer.tokens or self._settings.tokens, wanted, ())
+        made = build_response(answer, request, answer.tokens or self._settings.tokens, wanted, ())
+        return name_response(made, who, request.turn)
 
 
 class _Prepared:

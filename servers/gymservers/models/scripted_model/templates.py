@@ -1,4 +1,4 @@
-"""Builds the responses of a script, once for each form; the same message object then answers many calls."""
+"""Builds the responses of a script, once for each form; calls get copies with their own ids."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gymservers.models.scripted_model.request import Request
 from gymservers.models.scripted_model.script import Answer, Call, Tokens, fill_in, fill_values
 from gymservers.models.scripted_model.synth import synthesise
 
-__all__ = ["build_response"]
+__all__ = ["build_response", "name_response"]
 
 MODEL = "scripted"
 _CREATED_AT = 1_700_000_000.0
@@ -35,8 +35,6 @@ def build_response(
     values = {"turn": str(turn), "rollout_id": request.rollout_id, "user_text": request.user_text}
     values |= {str(number): group or "" for number, group in enumerate(groups, start=1)}
     response = Response(
-        # The id tells turns apart, not rollouts: a rollout sees each of its ids once.
-        id=f"resp_{turn}",
         created_at=_CREATED_AT,
         model=MODEL,
         status="incomplete" if answer.incomplete else "completed",
@@ -64,26 +62,36 @@ def build_response(
     return response
 
 
+def name_response(prepared: Response, who: object, turn: int) -> Response:
+    """A copy with ids that follow from rollout and turn: the same for the same call, and for no other."""
+    response = Response()
+    response.CopyFrom(prepared)
+    name = f"{who}_{turn}"
+    response.id = f"resp_{name}"
+    for number, item in enumerate(response.output):
+        kind = item.WhichOneof("kind")
+        if kind == "function_call":
+            item.function_call.id = f"fc_{name}_{number}"
+            item.function_call.call_id = f"call_{name}_{number}"
+        elif kind == "message":
+            item.message.id = f"msg_{name}_{number}"
+        elif kind == "reasoning":
+            item.reasoning.id = f"rs_{name}_{number}"
+    return response
+
+
 def _items(answer: Answer, request: Request, values: dict[str, str]) -> list[Item]:
-    turn = request.turn
     items = []
     if answer.reasoning is not None:
         summary = [{"summary_text": {"text": fill_in(answer.reasoning, values)}}]
-        items.append(Item(reasoning={"id": f"rs_{turn}", "summary": summary}))
+        items.append(Item(reasoning={"summary": summary}))
     if answer.text is not None:
         parts = {"parts": [{"output_text": {"text": fill_in(answer.text, values)}}]}
-        message = {"id": f"msg_{turn}", "role": "assistant", "status": "completed", "content_parts": parts}
+        message = {"role": "assistant", "status": "completed", "content_parts": parts}
         items.append(Item(message=message))
-    for number, call in enumerate(answer.all_calls):
+    for call in answer.all_calls:
         name, arguments = _call(call, request, values)
-        made = {
-            "id": f"fc_{turn}_{number}",
-            "call_id": f"call_{turn}_{number}",
-            "name": name,
-            "arguments_json": arguments,
-            "status": "completed",
-        }
-        items.append(Item(function_call=made))
+        items.append(Item(function_call={"name": name, "arguments_json": arguments, "status": "completed"}))
     return items
 
 

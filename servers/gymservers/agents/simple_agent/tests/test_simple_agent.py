@@ -93,7 +93,7 @@ def steps(*names: str) -> list[Any]:
     ],
 )
 async def test_ends(response: Response, end: tuple[str, str]) -> None:
-    rollout, mesh = await run([response])
+    rollout, _mesh = await run([response])
     assert ended(rollout) == end
     assert rollout.reward.value == rollout.outcome  # each is verified, and the verifier knows how it ended
     assert not rollout.HasField("failure")
@@ -145,7 +145,7 @@ async def test_parallel_calls(parallel: bool | None, most: int) -> None:
 
 
 async def test_a_repeated_call_id_in_a_later_turn_is_a_new_call() -> None:
-    rollout, mesh = await run([make_response(*steps("a")), make_response(*steps("a")), "Done."])
+    _rollout, mesh = await run([make_response(*steps("a")), make_response(*steps("a")), "Done."])
     server: Any = mesh["steps"].server
     assert server.log_of_steps == ["a", "a"]
 
@@ -245,7 +245,7 @@ async def test_a_prompt_that_does_not_continue_is_a_new_root() -> None:
         make_response("Done.", tokens=([1, 2, 9, 9, 6, 7, 8], [10])),
     ]
     rollout, _ = await run(script)
-    first, second, third = rollout.trajectory.segments
+    _first, second, third = rollout.trajectory.segments
     assert (second.drift, second.HasField("parent"), list(second.token_ids)) == (
         Drift.DRIFT_FORKED,
         False,

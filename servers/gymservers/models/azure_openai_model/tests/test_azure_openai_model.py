@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gymd.errors import GymdError
-from gymd.sdk.testing import no_tasks_left, start_server
+from gymd.sdk.testing import check_model_server, no_tasks_left, start_server
 from gymservers.models.azure_openai_model.server import AzureOpenAIModel
 from tests.fakes.openai_backend import Answer, Backend, chat_message, openai_backend
 
@@ -21,6 +21,11 @@ async def backend() -> AsyncIterator[Backend]:
 
 def config(url: str, **more: Any) -> dict[str, Any]:
     return {"openai_base_url": url, "openai_api_key": "azure-key", "openai_model": "gpt", **more}
+
+
+async def test_conformance(backend: Backend) -> None:
+    backend.default = lambda _: Answer(json=chat_message("Hi."))
+    await check_model_server(AzureOpenAIModel, config(backend.url, default_query=VERSION))
 
 
 @pytest.mark.parametrize(

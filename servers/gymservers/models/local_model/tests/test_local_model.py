@@ -16,7 +16,7 @@ from gymapi.v1.model_service_pb2 import CreateResponseRequest
 from gymapi.v1.responses_pb2 import Response
 from gymd.convert import item_to_json
 from gymd.errors import GymdError
-from gymd.sdk.testing import RunningServer, eventually, make_params, start_server
+from gymd.sdk.testing import RunningServer, check_model_server, eventually, make_params, start_server
 from gymservers.models.local_model.server import LocalModel
 from gymservers.models.local_model.tests.test_grammar import ODD
 from gymservers.models.local_model.weights import ensure_weights
@@ -51,6 +51,11 @@ async def server(model_path: Path) -> AsyncIterator[RunningServer]:
 
 def text(response: Response) -> str:
     return response.output[-1].message.content_parts.parts[0].output_text.text
+
+
+async def test_conformance(model_path: Path) -> None:
+    config = {"model_path": str(model_path), "context_size": 256}
+    await check_model_server(LocalModel, config, {"input": "Hi.", "max_output_tokens": 4}, calls=6)
 
 
 async def test_answers_in_text(server: RunningServer) -> None:

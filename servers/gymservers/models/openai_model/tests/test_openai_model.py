@@ -1,6 +1,7 @@
 """openai_model against a real endpoint."""
 
 import asyncio
+import itertools
 import socket
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from gymapi.v1.model_service_pb2 import CreateResponseRequest
 from gymd.convert import response_to_json
 from gymd.errors import GymdError
-from gymd.sdk.testing import RunningServer, make_params, no_tasks_left, start_server
+from gymd.sdk.testing import RunningServer, check_model_server, make_params, no_tasks_left, start_server
 from gymservers.models.openai_model.server import OpenAIModel
 from tests.fakes.openai_backend import Answer, Backend, openai_backend, response_call, response_text
 
@@ -43,6 +44,12 @@ async def fails(server: RunningServer, params: Any = "hi") -> GymdError:
     with pytest.raises(GymdError) as caught:
         await server.respond(params)
     return caught.value
+
+
+async def test_conformance(backend: Backend) -> None:
+    numbers = itertools.count()
+    backend.default = lambda _: Answer(json=response_text(id=f"resp_{next(numbers)}"))
+    await check_model_server(OpenAIModel, config(backend.url))
 
 
 async def test_passes_the_conversation_through(backend: Backend) -> None:

@@ -12,7 +12,7 @@ from gymapi.v1.responses_pb2 import Response
 from gymd.errors import GymdError
 from gymd.mesh import CallContext
 from gymd.sdk import ModelCall
-from gymd.sdk.testing import make_params, no_tasks_left, start_server
+from gymd.sdk.testing import check_model_server, make_params, no_tasks_left, start_server
 from gymservers.models.scripted_model.chance import parse_latency, share
 from gymservers.models.scripted_model.server import ScriptedModel
 from gymservers.models.scripted_model.synth import synthesise
@@ -30,6 +30,11 @@ TOOL = {
 USER = {"role": "user", "content": "weather in Paris?"}
 CALL = {"type": "function_call", "call_id": "call_0_0", "name": "get_weather", "arguments": "{}"}
 OUTPUT = {"type": "function_call_output", "call_id": "call_0_0", "output": "cold"}
+
+
+async def test_conformance() -> None:
+    await check_model_server(ScriptedModel)
+    await check_model_server(ScriptedModel, params={"input": [USER], "tools": [TOOL]}, transport="plain")
 
 
 def text(response: Response) -> str:
@@ -207,13 +212,18 @@ async def test_unknown_tool_and_no_rule_are_told() -> None:
             await server.respond({"input": [USER, CALL, OUTPUT]})
 
 
-async def test_prepared_responses_are_shared() -> None:
+async def test_prepared_responses_are_named_by_rollout_and_turn() -> None:
     async with start_server(ScriptedModel, {}, transport="in-process") as running:
         server = running.server
         assert isinstance(server, ScriptedModel)
         params = make_params({"input": [USER], "tools": [TOOL]})
         call = ModelCall("r", None, CallContext("m", None, {}))
-        assert await server.create_response(params, call) is await server.create_response(params, call)
+        first = await server.create_response(params, call)
+        assert first == await server.create_response(params, call)
+        assert first.output[0].function_call.call_id == "call_r_0_0"
+        unnamed = ModelCall("", None, CallContext("m", None, {}))
+        ids = [(await server.create_response(params, unnamed)).id for _ in range(2)]
+        assert len({*ids, first.id}) == 3
         other = make_params({"input": [USER], "tools": [{**TOOL, "name": "other"}]})
         assert (await server.create_response(other, call)).output[0].function_call.name == "other"
 

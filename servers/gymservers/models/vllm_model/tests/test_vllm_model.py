@@ -9,7 +9,7 @@ import pytest
 
 from gymapi.v1.responses_pb2 import Response
 from gymd.errors import GymdError
-from gymd.sdk.testing import RunningServer, no_tasks_left, start_server
+from gymd.sdk.testing import RunningServer, check_model_server, no_tasks_left, start_server
 from gymservers.models.vllm_model.server import VLLMModel
 from tests.fakes.openai_backend import Answer, Backend, chat_message, openai_backend
 
@@ -57,6 +57,12 @@ def trace(response: Response) -> tuple[list[int], list[int], list[float]]:
         list(found.generation_token_ids),
         [round(value, 3) for value in found.generation_logprobs],
     )
+
+
+async def test_conformance(backend: Backend) -> None:
+    choice = {"token_ids": [7, 8], "logprobs": LOGPROBS}
+    backend.default = lambda _: Answer(json=chat_message(choice=choice, top={"prompt_token_ids": [1]}))
+    await check_model_server(VLLMModel, config(backend.url, return_token_id_information=True))
 
 
 async def test_converts_to_chat_and_back(backend: Backend) -> None:
