@@ -334,7 +334,7 @@ async def collect(options: Any) -> Figures:
 
 async def _program(command: list[str], **options: Any) -> None:
     """Runs a program to its end; its output is shown only when it fails."""
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, **options)
+    done = await asyncio.to_thread(lambda: subprocess.run(command, capture_output=True, text=True, **options))
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
 

@@ -25,7 +25,7 @@ from gymctl.output import note, seconds
 from gymctl.startup_view import StartupView
 from gymctl.state import state_dir
 
-__all__ = ["DaemonProcess", "running_daemon"]
+__all__ = ["DaemonProcess", "interrupt_on_signals", "log_path", "running_daemon"]
 
 # Once SIGTERM was sent: the daemon's grace for rollouts, and what closing its hosts takes on top.
 STOP_TIMEOUT_S = 40.0
@@ -211,6 +211,17 @@ class DaemonProcess:
             return file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
 
 
+def interrupt_on_signals() -> None:
+    """Makes SIGTERM and SIGHUP end this process as Ctrl-C does, so that the daemon is stopped with it."""
+
+    def on_signal(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            signal.signal(number, on_signal)
+
+
 def log_path() -> Path:
     """The log of a detached daemon; its folder exists afterwards."""
     folder = state_dir()
@@ -227,6 +238,7 @@ def running_daemon(
     Args:
         folder: its state folder; None: the usual one, which no other daemon may use meanwhile.
     """
+    interrupt_on_signals()
     daemon = DaemonProcess(configs, [*overrides, "gymd.listen=127.0.0.1:0"], folder=folder)
     try:
         spent = daemon.wait_ready()

@@ -46,60 +46,56 @@ def up(settings: Settings, configs: tuple[str, ...], detach: bool, overrides: tu
     for setting in overrides:
         if "=" not in setting and not setting.startswith("~"):
             raise click.UsageError(f"{setting!r} is not KEY=VALUE. For a file write --config {setting}")
-    from gymctl.launch import DaemonProcess, log_path
+    from gymctl.launch import DaemonProcess, interrupt_on_signals, log_path
 
-    daemon = DaemonProcess(configs, overrides, log_file=log_path() if detach else None, debug=settings.debug)
+    interrupt_on_signals()
+    log_file = log_path() if detach else None
+    daemon = DaemonProcess(configs, overrides, log_file=log_file, debug=settings.debug)
     try:
         spent = daemon.wait_ready()
-    except BaseException:
-        daemon.stop()
-        raise
-    document = {
-        "address": daemon.address,
-        "pid": daemon.pid,
-        "seconds": round(spent, 3),
-        "log_file": str(daemon.log_file) if daemon.log_file else None,
-    }
-    if settings.output_format == "json":
-        show_json(document)
-        sys.stdout.flush()
-    if detach:
-        note(
-            f"gymd is ready at {daemon.address} (pid {daemon.pid}, {seconds(spent)}); log: {daemon.log_file}"
-        )
-        note("See its servers: gymctl status    Stop it: gymctl down")
-        return 0
-    return _stay(settings, daemon, spent)
-
-
-def _stay(settings: Settings, daemon: DaemonProcess, spent: float) -> int:
-    """Shows what runs and waits for Ctrl-C."""
-
-    def on_signal(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, on_signal)
-    try:
-        settings.address = daemon.address
-        if settings.output_format != "json":
-            _show_servers(with_client(settings, lambda client: client.list_servers()))
-        facts = f"pid {daemon.pid}, {seconds(spent)}"
-        note(f"gymd is ready at {daemon.address} ({facts}). Ctrl-C stops everything.")
-        code = daemon.wait()
+        if not detach:
+            return _stay(settings, daemon, spent)
     except KeyboardInterrupt:
         note("Stopping.")
         daemon.stop()
         note("Stopped.")
-        return 0
+        return 0 if daemon.address and not detach else 1
     except BaseException:
         daemon.stop()
         raise
+    _show_json_facts(settings, daemon, spent)
+    facts = f"pid {daemon.pid}, {seconds(spent)}"
+    note(f"gymd is ready at {daemon.address} ({facts}); log: {daemon.log_file}")
+    note("See its servers: gymctl status    Stop it: gymctl down")
+    return 0
+
+
+def _stay(settings: Settings, daemon: DaemonProcess, spent: float) -> int:
+    """Shows what runs and waits until it ends by itself."""
+    _show_json_facts(settings, daemon, spent)
+    settings.address = daemon.address
+    if settings.output_format != "json":
+        _show_servers(with_client(settings, lambda client: client.list_servers()))
+    note(f"gymd is ready at {daemon.address} (pid {daemon.pid}, {seconds(spent)}). Ctrl-C stops everything.")
+    code = daemon.wait()
     daemon.release()
-    if code == 0:
-        note("The daemon was stopped.")
-        return 0
-    raise CliError(f"the daemon ended with code {code}", "What it said last stands above.")
+    if code:
+        raise CliError(f"the daemon ended with code {code}", "What it said last stands above.")
+    note("The daemon was stopped.")
+    return 0
+
+
+def _show_json_facts(settings: Settings, daemon: DaemonProcess, spent: float) -> None:
+    if settings.output_format == "json":
+        log_file = str(daemon.log_file) if daemon.log_file else None
+        facts = {
+            "address": daemon.address,
+            "pid": daemon.pid,
+            "seconds": round(spent, 3),
+            "log_file": log_file,
+        }
+        show_json(facts)
+        sys.stdout.flush()
 
 
 @click.command(short_help="Stop the daemon and its servers.")

@@ -27,6 +27,8 @@ _PATIENCE_S = 2.0
 _FIRST_WORD_S = 0.3
 _LINE_INTERVAL_S = 5.0
 _LOOK_INTERVAL_S = 0.2
+# A host's log is that of all its servers; the last words of one are among the last lines.
+_LOG_LINES = 10
 
 
 class StartupView:
@@ -143,15 +145,23 @@ class _Watch:
 
 
 async def _last_words(client: RolloutClient, name: str) -> str:
-    """The event that a starting server logged last, such as how far a download is."""
+    """What a starting server logged last, such as how far a download is."""
     from gymd.errors import GymdError
 
     try:
-        logs = await client.server_logs(name, 1)
+        logs = await client.server_logs(name, _LOG_LINES)
     except GymdError:
         return ""  # a remote server has no log here
-    lines = [line for log in logs for line in log.lines]
+    said = [_words_of(line, f"gymd.server.{name}") for log in logs for line in log.lines]
+    return next((words for words in reversed(said) if words), "")
+
+
+def _words_of(line: str, logger: str) -> str:
+    """The message of a log line, JSON or text, if it is by that logger."""
     try:
-        return str(json.loads(lines[-1])["event"]) if lines else ""
-    except (ValueError, KeyError, TypeError):
-        return ""  # no log line of ours
+        content = json.loads(line)
+    except ValueError:
+        _, found, words = line.partition(f" {logger} ")
+        return words if found else ""
+    by_it = isinstance(content, dict) and content.get("logger") == logger
+    return str(content.get("event", "")) if by_it else ""

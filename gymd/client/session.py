@@ -349,7 +349,7 @@ class RolloutSession:
         if self.draining is None:
             return error("PEER_UNREACHABLE", "the daemon ended the stream before all rollouts were delivered")
         why = self.draining.reason or "no reason given"
-        text = f"the daemon is shutting down ({why}); what was not handed in did not run"
+        text = f"the daemon is shutting down ({why}); not every task was handed in"
         return error("DRAINING", text, why=why)
 
 

@@ -91,6 +91,7 @@ class Daemon:
             grace_s=settings.grace_s,
             backoff_s=(settings.restart_backoff_min_s, settings.restart_backoff_max_s),
             log_level=settings.log_level,
+            state_dir=str(settings.state_dir),
             mask=lambda line: scrub(line, secrets),
             command=host_command,
             spare=spare,

@@ -47,6 +47,7 @@ class Supervisor:
         grace_s: seconds that a process gets to leave.
         backoff_s: shortest and longest wait before a restart.
         log_level: for the hosts.
+        state_dir: for the hosts: where servers keep what outlives them.
         mask: takes secrets out of a line.
         command: Python arguments that start a host.
         spare: a process started ahead by `command`; it becomes the first host, or is killed.
@@ -61,6 +62,7 @@ class Supervisor:
         grace_s: float = 10.0,
         backoff_s: tuple[float, float] = (0.5, 30.0),
         log_level: str = "warning",
+        state_dir: str = "",
         mask: Callable[[str], str] = str,
         command: Sequence[str] = HOST_COMMAND,
         spare: HostProcess | None = None,
@@ -70,6 +72,7 @@ class Supervisor:
         self._grace_s = grace_s
         self._backoff_s = backoff_s
         self._log_level = log_level
+        self._state_dir = state_dir
         self._mask = mask
         self._command = command
         self._spare = spare
@@ -319,6 +322,7 @@ class Supervisor:
                 "listen": list(plan.listen),
                 "grace_s": self._grace_s,
                 "log_level": self._log_level.upper(),
+                "state_dir": self._state_dir,
                 "servers": plan.blocks(),
             },
             default=str,

@@ -8,9 +8,10 @@ no timer. Both ends are alike: each may call the other.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
@@ -112,7 +113,7 @@ class Link:
 
     async def stream(
         self, method: Method, server: str, request: Any, timeout: float | None, metadata: Any
-    ) -> AsyncIterator[Any]:
+    ) -> AsyncGenerator[Any]:
         """One server-streaming call; raises GymdError."""
         replies: deque[bytes] = deque()
         call_id, pending = await self._start(method, server, request, timeout, metadata, replies)
@@ -434,7 +435,9 @@ class LinkChannel:
             request: Any, *, timeout: float | None = None, metadata: Mapping[str, str] | None = None
         ) -> AsyncIterator[Any]:
             link = await get_link()
-            async for response in link.stream(method, server, request, timeout, metadata):
-                yield response
+            stream = link.stream(method, server, request, timeout, metadata)
+            async with contextlib.aclosing(stream) as responses:
+                async for response in responses:
+                    yield response
 
         return call

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
 from gymd.errors import GymdError, as_gymd_error, error
@@ -89,11 +90,14 @@ class LocalServers:
         except Exception as failure:
             raise as_gymd_error(failure, f"{context.server}.{method.name}") from failure
 
-    async def stream(self, method: Method, request: Any, context: CallContext) -> AsyncIterator[Any]:
+    async def stream(self, method: Method, request: Any, context: CallContext) -> AsyncGenerator[Any]:
         """Runs a server-streaming method."""
         try:
-            async for response in self.resolve(method, context.server)(request, context):
-                yield response
+            # Closed here, not by the garbage collector: a reader that leaves ends the handler at once.
+            stream = self.resolve(method, context.server)(request, context)
+            async with contextlib.aclosing(stream) as responses:
+                async for response in responses:
+                    yield response
         except GymdError:
             raise
         except Exception as failure:
@@ -140,8 +144,20 @@ class InProcessChannel:
             request: Any, *, timeout: float | None = None, metadata: Mapping[str, str] = NO_METADATA
         ) -> AsyncIterator[Any]:
             deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
-            async for response in local.stream(method, request, CallContext(server, deadline, metadata)):
-                yield response
+            context = CallContext(server, deadline, metadata)
+            async with contextlib.aclosing(local.stream(method, request, context)) as responses:
+                while True:
+                    try:
+                        # Around each step: the time between them is the reader's own.
+                        async with asyncio.timeout_at(deadline) as limit:
+                            response = await anext(responses, None)
+                    except TimeoutError:
+                        if not limit.expired():
+                            raise
+                        raise too_late(server, method, timeout or 0.0) from None
+                    if response is None:
+                        return
+                    yield response
 
         return call
 

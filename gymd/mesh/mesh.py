@@ -56,6 +56,7 @@ class Mesh:
         self._stubs: dict[tuple[str, str], Any] = {}
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._links: dict[str, _DialledLink] = {}
+        self._closed = False
 
     def pick(self, name: str, kind: str, key: str = "") -> Peer:
         """The replica for a key; see Directory.pick."""
@@ -103,6 +104,9 @@ class Mesh:
         return channel
 
     async def _link(self, address: str) -> Link:
+        if self._closed:
+            text = f"cannot call {address}: this side is shutting down"
+            raise error("PEER_UNREACHABLE", text, address=address)
         dialled = self._links.get(address)
         if dialled is None or not dialled.usable:
             dialled = self._links[address] = _DialledLink(self.local, self.host_id, address)
@@ -110,6 +114,7 @@ class Mesh:
 
     async def close(self) -> None:
         """Closes every channel; calls under way fail with PEER_UNREACHABLE."""
+        self._closed = True  # or a call that is repeated would dial again
         links, self._links = list(self._links.values()), {}
         channels, self._channels = list(self._channels.values()), {}
         self._stubs.clear()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import grpc
 
-from gymd.errors import from_rpc_error
+from gymd.errors import error, from_rpc_error
 from gymd.mesh.local import SERVER_KEY
 from gymd.mesh.options import CHANNEL_OPTIONS
 
@@ -36,8 +37,8 @@ class PlainChannel:
         ) -> Any:
             try:
                 return await invoke(request, timeout=timeout, metadata=self._metadata(metadata))
-            except grpc.aio.AioRpcError as failure:
-                raise from_rpc_error(failure, f"{self._server} at {self._address}") from None
+            except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.CancelledError) as failure:
+                raise self._failure(failure) from None
 
         return call
 
@@ -48,13 +49,29 @@ class PlainChannel:
         async def call(
             request: Any, *, timeout: float | None = None, metadata: Mapping[str, str] | None = None
         ) -> AsyncIterator[Any]:
+            rpc = None
             try:
-                async for response in invoke(request, timeout=timeout, metadata=self._metadata(metadata)):
+                rpc = invoke(request, timeout=timeout, metadata=self._metadata(metadata))
+                async for response in rpc:
                     yield response
-            except grpc.aio.AioRpcError as failure:
-                raise from_rpc_error(failure, f"{self._server} at {self._address}") from None
+            except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.CancelledError) as failure:
+                raise self._failure(failure) from None
+            finally:
+                if rpc is not None:
+                    rpc.cancel()  # a reader that leaves; without effect on a stream that has ended
 
         return call
+
+    def _failure(self, failure: BaseException) -> BaseException:
+        """What to raise for what grpc raised."""
+        where = f"{self._server} at {self._address}"
+        if isinstance(failure, grpc.aio.AioRpcError):
+            return from_rpc_error(failure, where)
+        task = asyncio.current_task()
+        if isinstance(failure, asyncio.CancelledError) and (task is None or task.cancelling()):
+            return failure
+        # grpc cancels the calls of a channel that is closed under them, and refuses new ones.
+        return error("PEER_UNREACHABLE", f"{where}: the channel was closed", peer=where)
 
     def _metadata(self, metadata: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
         return ((SERVER_KEY, self._server), *(metadata or {}).items())

@@ -15,7 +15,7 @@ from gymapi.v1 import link_service_pb2, link_service_pb2_grpc
 from gymd.errors import GymdError, abort, error
 from gymd.mesh.link import Link
 from gymd.mesh.local import SERVER_KEY, CallContext, LocalServers
-from gymd.mesh.methods import METHODS, SERVICE_OF_KIND, Method
+from gymd.mesh.methods import METHODS, Method
 from gymd.mesh.options import SERVER_OPTIONS
 
 __all__ = ["MeshServer", "build_server"]
@@ -130,10 +130,8 @@ class _Handlers(grpc.GenericRpcHandler):
     """Plain gRPC: every method of the kinds that live here."""
 
     def __init__(self, local: LocalServers) -> None:
-        served = {SERVICE_OF_KIND[kind] for kind in SERVICE_OF_KIND} & set(local.services())
-        self._handlers = {
-            path: _handler(local, method) for path, method in METHODS.items() if method.service in served
-        }
+        # Also of the kinds that do not: the answer then names what lives here, as over a link.
+        self._handlers = {path: _handler(local, method) for path, method in METHODS.items()}
 
     def service(self, handler_call_details: Any) -> Any:
         return self._handlers.get(handler_call_details.method)
@@ -156,8 +154,9 @@ def _handler(local: LocalServers, method: Method) -> Any:
     async def stream(request: Any, context: Any) -> AsyncIterator[Any]:
         try:
             local.refuse_when_draining(method)
-            async for response in local.stream(method, request, call_context(context)):
-                yield response
+            async with contextlib.aclosing(local.stream(method, request, call_context(context))) as responses:
+                async for response in responses:
+                    yield response
         except GymdError as failure:
             await abort(context, failure)
 

@@ -25,6 +25,7 @@ COMMON_KEYS = frozenset(
         "domain",
         "verified",
         "verified_url",
+        "provides",
         "description",
         "value",
     }

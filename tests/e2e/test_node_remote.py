@@ -49,13 +49,24 @@ NPM_S = 50.0
 # What npm says when the lock file itself is wrong; anything else is the registry or the network.
 OUR_FAULT = ("EUSAGE", "EINTEGRITY", "EJSONPARSE")
 
+# Turn 1 adds the number of the user's message; turn 2 reads the counter; turn 3 ends.
+RULES = [
+    {
+        "when": {"tool_outputs": 0, "match": r"add (\d+)"},
+        "calls": [
+            {"name": "increment_counter", "arguments": '{"count": {1}}'},
+            # A tool named like an RPC is just an unknown tool; malformed arguments are the model's to read.
+            {"name": "verify", "arguments": "{}"},
+            {"name": "increment_counter", "arguments": '{"count": "two"}'},
+        ],
+    },
+    {"when": {"tool_outputs": 3}, "call": {"name": "get_counter_value", "arguments": "{}"}},
+    {"text": "done"},
+]
+
 CONFIG = {
     NAME: {"resources_servers": {NAME: {"placement": "remote"}}},
-    "policy_model": {
-        "responses_api_models": {
-            "counting": {"entrypoint": f"{Path(__file__).parent / 'node_policy.py'}:CountingPolicy"}
-        }
-    },
+    "policy_model": {"responses_api_models": {"scripted_model": {"rules": RULES}}},
     AGENT: {
         "responses_api_agents": {
             "simple_agent": {
@@ -224,7 +235,7 @@ async def test_rollouts_run_on_a_server_in_another_language(
         assert (good.reward.value, wrong.reward.value) == (1.0, 0.0)
         assert json.loads(wrong.reward.extras_json) == {"count": 7, "expected_count": 5}
         assert (good.model_call_count, good.tool_call_count, good.tool_error_count) == (3, 4, 2)
-        assert good.response.output[-1].message.content_parts.parts[0].output_text.text == "the counter is 5"
+        assert json.loads(good.response.output[-2].function_call_output.output_text) == {"count": 5}
         assert {rollout.reward.value for task, rollout in by_task.items() if task != "task-2"} == {1.0}
 
         assert await node.stop() == 0

@@ -131,7 +131,6 @@ class Session:
     granted: int = 0
     submitted: int = 0
     delivered: int = 0
-    most_in_flight: int = 0
     acked: int = 0
     half_closed: bool = False
     broken: bool = False
@@ -149,7 +148,6 @@ class FakeDaemon(registry_grpc.RegistryServiceServicer, rollout_service_pb2_grpc
         die_after: breaks the stream after so many results.
         drain_after: announces a shutdown after so many results.
         leaves_at_once: ends the stream itself when it drains and nothing is in flight.
-        stop_reading_after: does not read more than so many tasks (for backpressure).
         max_message_bytes: what `opened` announces.
     """
 
@@ -163,7 +161,6 @@ class FakeDaemon(registry_grpc.RegistryServiceServicer, rollout_service_pb2_grpc
         self.leaves_at_once = False
         self.max_message_bytes = MAX_MESSAGE_BYTES
         self.progress_interval_s = 10.0
-        self.silent = False
         self.sessions: list[Session] = []
         self.calls: list[str] = []
         self.change = asyncio.Event()  # set whenever a client said something
@@ -284,8 +281,6 @@ class _Script:
             if self.drained and self.daemon.leaves_at_once:
                 break
         self.session.half_closed = not self.drained
-        if self.daemon.silent:
-            await asyncio.Event().wait()
         summary = rollouts.SessionSummary(
             accepted_task_count=self.tasks,
             rejected_task_count=self.rejected,
@@ -351,8 +346,6 @@ class _Script:
             return to_status_message(refusal)
         self.tasks += 1
         self.session.submitted += count
-        in_flight = self.session.submitted - self.session.acked
-        self.session.most_in_flight = max(self.session.most_in_flight, in_flight)
         return None
 
     def _start(self, submission: TaskSubmission) -> list[rollout_pb2.Rollout]:

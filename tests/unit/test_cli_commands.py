@@ -13,6 +13,7 @@ import pytest
 
 from gymctl.app import cli
 from gymctl.output import seconds
+from gymctl.startup_view import _words_of
 from gymctl.state import is_alive, is_daemon, read_daemon_file, state_dir
 from gymd.config.settings import default_state_dir
 from tests.fakes.daemon import FakeDaemon, server
@@ -250,3 +251,18 @@ def test_processes_are_recognised() -> None:
 )
 def test_spans_for_people(value: float, text: str) -> None:
     assert seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("2026-11-21 12:14:04,919 INFO gymd.server.m fetching: 66 of 98 MB", "fetching: 66 of 98 MB"),
+        ("2026-11-21 12:14:04,919 INFO gymd.server.other loaded", ""),
+        ('{"logger": "gymd.server.m", "event": "loaded"}', "loaded"),
+        ('{"logger": "gymd.host", "event": "loaded"}', ""),
+        ("gymd: started process 7", ""),
+        ("7", ""),
+    ],
+)
+def test_the_last_words_of_a_starting_server(line: str, words: str) -> None:
+    assert _words_of(line, "gymd.server.m") == words

@@ -1,4 +1,4 @@
-"""The test kit itself: its fake fails where it should, and its suites find servers that break the contract."""
+"""The test kit itself: its fake fails where it should, its suites find servers that break the contract."""
 
 from typing import Any
 
@@ -74,7 +74,7 @@ async def test_expectations() -> None:
 
     with pytest.raises(AssertionError, match="it succeeded with 1, expected CANCELLED"):
         await expect_error("CANCELLED", fine(), "it")
-    with pytest.raises(AssertionError, match="it did not happen within 0.01 s"):
+    with pytest.raises(AssertionError, match="it did not happen within"):
         await eventually(lambda: False, "it", timeout=0.01)
 
 

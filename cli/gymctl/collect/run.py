@@ -96,6 +96,7 @@ class Collection:
         session = client.session(
             credits=self._plan.concurrency, default_agent=self._plan.agent, return_tokens=return_tokens
         )
+        before = {number: signal.getsignal(number) for number in watched}
         for number in watched:
             loop.add_signal_handler(number, self._interrupt)
         try:
@@ -106,6 +107,7 @@ class Collection:
         finally:
             for number in watched:
                 loop.remove_signal_handler(number)
+                signal.signal(number, before[number])
             if self._stopping is not None:
                 self._timeout.cancel()
                 self._stopping.cancel()

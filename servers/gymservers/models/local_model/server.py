@@ -49,6 +49,8 @@ class LocalModelConfig(ServerConfig):
     """Threads that compute. Absent: all cores but one, at most 8."""
     temperature: float = pydantic.Field(default=0.7, ge=0)
     """Temperature of tasks that name none."""
+    call_temperature: float = pydantic.Field(default=0.0, ge=0)
+    """The same for constrained calls: a model this small needs its likeliest arguments."""
     max_output_tokens: int = pydantic.Field(default=256, ge=1)
     """Limit of tasks that name none."""
     return_token_id_information: bool = False
@@ -130,17 +132,20 @@ class LocalModel(ModelServer):
         if options.return_token_id_information:
             body["top_logprobs"] = 1  # with 0 llama.cpp reports nothing
         body["model"] = self._model
-        body.setdefault("temperature", self.config.temperature)
         body.setdefault("max_tokens", self.config.max_output_tokens)
         for key, value in _SAMPLING.items():
             body.setdefault(key, value)
         if self._native:
+            body.setdefault("temperature", self.config.temperature)
             return body, None
         turn = tool_turn(params, body)
         body["messages"] = flatten(body["messages"], turn.offered)
         several = body.pop("parallel_tool_calls", True)
         body.pop("tools", None)
         body.pop("tool_choice", None)
+        body.setdefault(
+            "temperature", self.config.call_temperature if turn.callable else self.config.temperature
+        )
         if not turn.callable:
             _constrain_text(body)
             return body, None

@@ -1,0 +1,534 @@
+"""The three channels behave the same: in-process, link and plain gRPC, over real sockets."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from gymapi.v1 import registry_service_pb2 as registry
+from gymapi.v1 import resources_service_pb2 as pb
+from gymapi.v1.agent_service_pb2 import RunRolloutRequest
+from gymapi.v1.model_service_pb2 import (
+    CreateResponseRequest,
+    CreateResponseResponse,
+    StreamResponseRequest,
+    StreamResponseResponse,
+)
+from gymapi.v1.resources_service_pb2_grpc import ResourcesServiceStub
+from gymd.errors import GymdError, error
+from gymd.mesh import SERVER_KEY, Directory, LocalServers, Mesh, MeshServer, build_server, dial
+from gymd.mesh.plain import PlainChannel
+from gymd.sdk.testing import eventually, expect_error, make_response
+
+TRANSPORTS = ["link", "plain", "in-process"]
+BIG = 3 * 1024 * 1024
+
+
+class Probe:
+    """A resources and model servicer that does what the call says."""
+
+    def __init__(self) -> None:
+        self.started = asyncio.Event()
+        self.stopped = asyncio.Event()
+        self.go = asyncio.Event()
+        self.contexts: list[Any] = []
+        self.calls: list[str] = []
+
+    async def CallTool(self, request: pb.CallToolRequest, context: Any) -> pb.CallToolResponse:
+        self.contexts.append(context)
+        self.calls.append(request.call_id)
+        match request.name:
+            case "echo":
+                return pb.CallToolResponse(output=request.arguments_json)
+            case "error":
+                raise error("LIMIT_REACHED", "no more sessions: später", retry_delay=1.5, limit=3, who="ä")
+            case "raise":
+                raise ValueError("broken code")
+            case "wait":
+                self.started.set()
+                await self.go.wait()
+            case "hang":
+                self.started.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    self.stopped.set()
+        return pb.CallToolResponse(output=str(context.time_left()))
+
+    async def SeedSession(self, request: Any, context: Any) -> pb.SeedSessionResponse:
+        return pb.SeedSessionResponse()
+
+    async def StreamResponse(self, request: StreamResponseRequest, context: Any) -> AsyncIterator[Any]:
+        try:
+            for index in range(int(request.rollout_id)):
+                event = StreamResponseResponse()
+                event.text_delta.output_index = index
+                event.text_delta.delta = "x" * (BIG if request.return_tokens else 1)
+                yield event
+            if request.params.input_text == "fail":
+                raise error("UPSTREAM_UNAVAILABLE", "half an answer")
+            if request.params.input_text == "hang":
+                self.started.set()
+                await asyncio.Event().wait()
+        finally:
+            self.stopped.set()
+
+    async def CreateResponse(self, request: CreateResponseRequest, context: Any) -> Any:
+        return CreateResponseResponse(response=make_response("Hi."))
+
+
+class Wiring:
+    """A probe behind one of the channels."""
+
+    def __init__(self, transport: str) -> None:
+        self.transport = transport
+        self.probe = Probe()
+        self.local = LocalServers()
+        self.local.add("env", "resources", self.probe)
+        self.local.add("policy", "model", self.probe)
+        self.directory = Directory()
+        self.wire: MeshServer | None = None
+        self.address = ""
+
+    async def serve(self, listen: str = "127.0.0.1:0") -> None:
+        self.wire = build_server(self.local, [listen], "server")
+        (self.address,) = await self.wire.start()
+        self.directory.replace([entry("env", "RESOURCES", self), entry("policy", "MODEL", self)])
+
+    async def start(self) -> None:
+        if self.transport == "in-process":
+            self.directory.replace([entry("env", "RESOURCES", self), entry("policy", "MODEL", self)])
+            self.mesh = Mesh("server", self.local, self.directory)
+        else:
+            await self.serve()
+            self.mesh = Mesh("client", LocalServers(), self.directory)
+
+    async def stop(self, grace: float = 1.0) -> None:
+        await self.mesh.close()
+        if self.wire is not None:
+            await self.wire.stop(grace)
+
+    def env(self) -> Any:
+        return self.mesh.stub(self.mesh.pick("env", "resources"))
+
+    def policy(self) -> Any:
+        return self.mesh.stub(self.mesh.pick("policy", "model"))
+
+    async def tool(self, name: str, arguments: str = "", *, call_id: str = "c", timeout: float = 20) -> str:
+        request = pb.CallToolRequest(session_id="s", call_id=call_id, name=name, arguments_json=arguments)
+        return (await self.env().CallTool(request, timeout=timeout)).output
+
+    def stream(self, count: int, then: str = "", *, big: bool = False, timeout: float = 20) -> Any:
+        request = StreamResponseRequest(rollout_id=str(count), return_tokens=big)
+        request.params.input_text = then
+        return self.policy().StreamResponse(request, timeout=timeout)
+
+
+def entry(name: str, kind: str, wiring: Wiring) -> registry.Server:
+    server = registry.Server(
+        server_id=f"{name}@{wiring.address}",
+        name=name,
+        kind=registry.ServerKind.Value(f"SERVER_KIND_{kind}"),
+        address=wiring.address,
+        host_id="server",
+        state=registry.SERVER_STATE_READY,
+    )
+    server.capabilities.link = wiring.transport == "link"
+    return server
+
+
+@contextlib.asynccontextmanager
+async def wired(transport: str) -> AsyncIterator[Wiring]:
+    wiring = Wiring(transport)
+    await wiring.start()
+    try:
+        yield wiring
+    finally:
+        await wiring.stop()
+
+
+@pytest.fixture(params=TRANSPORTS)
+async def wiring(request: pytest.FixtureRequest) -> AsyncIterator[Wiring]:
+    async with wired(request.param) as running:
+        yield running
+
+
+@pytest.fixture(params=["link", "plain"])
+async def remote(request: pytest.FixtureRequest) -> AsyncIterator[Wiring]:
+    async with wired(request.param) as running:
+        yield running
+
+
+# Errors.
+
+
+async def test_errors_keep_code_reason_text_values_and_delay(wiring: Wiring) -> None:
+    failure = await expect_error("LIMIT_REACHED", wiring.tool("error"), "the call")
+    assert (type(failure).__name__, failure.code) == ("LimitReached", 8)
+    assert str(failure) == "no more sessions: später"
+    assert failure.metadata == {"limit": "3", "who": "ä"}
+    assert failure.retry_delay == 1.5
+
+
+async def test_code_that_raises_is_named(wiring: Wiring) -> None:
+    failure = await expect_error("SERVER_CODE_FAILED", wiring.tool("raise"), "the call")
+    assert "env.CallTool raised ValueError: broken code" in str(failure)
+
+
+async def test_a_server_that_is_not_there(wiring: Wiring) -> None:
+    peer = wiring.mesh.pick("env", "resources")
+    for name, kind in (("other", "resources"), ("agent", "agent")):
+        peer.name, peer.kind, peer.server_id = name, kind, name
+        peer.host_id = "server"
+        if wiring.transport == "in-process":
+            return  # the mesh looks before it calls
+        stub = wiring.mesh.stub(peer)
+        if kind == "agent":
+            call = stub.RunRollout(RunRolloutRequest(), timeout=5)
+        else:
+            call = stub.ListTools(pb.ListToolsRequest(), timeout=5)
+        await expect_error("SERVER_NOT_FOUND", call, f"a call of {name}")
+
+
+# Deadlines and cancelling.
+
+
+async def test_deadlines_are_passed_down_and_hold(wiring: Wiring) -> None:
+    left = float(await wiring.tool("time", timeout=7.0))
+    assert 6.0 < left <= 7.0
+    failure = await expect_error("DEADLINE_EXCEEDED", wiring.tool("hang", timeout=0.2), "a call that hangs")
+    assert failure.code == 4
+    await eventually(wiring.probe.stopped.is_set, "stopping the handler")
+    assert await wiring.tool("echo", "still alive") == "still alive"
+
+
+async def test_without_a_deadline_there_is_none(wiring: Wiring) -> None:
+    request = pb.CallToolRequest(name="time")
+    assert (await wiring.env().CallTool(request)).output == "None"
+
+
+async def test_a_deadline_does_not_cancel_the_caller(wiring: Wiring) -> None:
+    await expect_error("DEADLINE_EXCEEDED", wiring.tool("hang", timeout=0.05), "the call")
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    await asyncio.sleep(0)
+
+
+async def test_cancelling_reaches_the_handler(wiring: Wiring) -> None:
+    running = asyncio.ensure_future(wiring.tool("hang"))
+    await eventually(wiring.probe.started.is_set, "the call")
+    running.cancel()
+    await asyncio.wait([running])
+    assert running.cancelled()
+    await eventually(wiring.probe.stopped.is_set, "stopping the handler")
+    assert await wiring.tool("echo", "still alive") == "still alive"
+
+
+# Streaming.
+
+
+async def test_streams(wiring: Wiring) -> None:
+    events = [event async for event in wiring.stream(1_000)]
+    assert [event.text_delta.output_index for event in events] == list(range(1_000))
+    assert [event async for event in wiring.stream(0)] == []
+
+
+async def test_a_stream_that_fails_gives_what_it_had(wiring: Wiring) -> None:
+    seen = []
+
+    async def read() -> None:
+        async for event in wiring.stream(3, "fail"):
+            seen.append(event.text_delta.output_index)
+
+    failure = await expect_error("UPSTREAM_UNAVAILABLE", read(), "a stream that fails")
+    assert (seen, str(failure)) == ([0, 1, 2], "half an answer")
+
+
+async def test_deadline_of_a_stream(wiring: Wiring) -> None:
+    async def read() -> None:
+        async for _ in wiring.stream(2, "hang", timeout=0.2):
+            pass
+
+    await expect_error("DEADLINE_EXCEEDED", read(), "a stream that hangs")
+    await eventually(wiring.probe.stopped.is_set, "stopping the handler")
+
+
+async def test_cancelling_a_stream_stops_its_handler(wiring: Wiring) -> None:
+    async def read() -> None:
+        async for _ in wiring.stream(2, "hang"):
+            pass
+
+    reading = asyncio.ensure_future(read())
+    await eventually(wiring.probe.started.is_set, "the stream")
+    reading.cancel()
+    await asyncio.wait([reading])
+    assert reading.cancelled()
+    await eventually(wiring.probe.stopped.is_set, "stopping the handler")
+
+
+async def test_leaving_a_stream_stops_its_handler(wiring: Wiring) -> None:
+    stream = wiring.stream(2, "hang")
+    assert (await anext(stream)).text_delta.output_index == 0
+    assert not wiring.probe.stopped.is_set()
+    await stream.aclose()
+    await eventually(wiring.probe.stopped.is_set, "stopping the handler")
+
+
+# Sizes and numbers.
+
+
+async def test_large_bodies_both_ways(wiring: Wiring) -> None:
+    texts = [str(number) * BIG for number in range(3)]
+    answers = await asyncio.gather(
+        *(wiring.tool("echo", text) for text in texts), wiring.tool("echo", "small")
+    )
+    assert answers == [*texts, "small"]
+    events = [event async for event in wiring.stream(3, big=True)]
+    assert [len(event.text_delta.delta) for event in events] == [BIG] * 3
+
+
+async def test_a_burst_of_calls(wiring: Wiring) -> None:
+    answers = await asyncio.gather(*(wiring.tool("echo", str(number)) for number in range(2_000)))
+    assert answers == [str(number) for number in range(2_000)]
+
+
+async def test_calls_that_wait_do_not_hold_up_others(wiring: Wiring) -> None:
+    waiting = [asyncio.ensure_future(wiring.tool("wait")) for _ in range(200)]
+    await eventually(lambda: len(wiring.probe.calls) == 200, "the calls")
+    assert await wiring.tool("echo", "quick") == "quick"
+    wiring.probe.go.set()
+    await asyncio.gather(*waiting)
+
+
+async def test_metadata_travels(wiring: Wiring) -> None:
+    request = pb.CallToolRequest(name="echo")
+    await wiring.env().CallTool(request, timeout=5, metadata={"trace-id": "t1"})
+    (context,) = wiring.probe.contexts
+    assert context.metadata["trace-id"] == "t1"
+    assert context.server == "env"
+
+
+# Draining and broken connections.
+
+
+async def test_draining_refuses_new_work_and_finishes_what_runs(remote: Wiring) -> None:
+    assert remote.wire is not None
+    waiting = asyncio.ensure_future(remote.tool("wait"))
+    await eventually(remote.probe.started.is_set, "the call")
+    await remote.wire.drain()
+    seed = pb.SeedSessionRequest(session_id="new")
+    await expect_error("DRAINING", remote.env().SeedSession(seed, timeout=5), "new work")
+    assert not waiting.done()
+    remote.probe.go.set()
+    await waiting
+
+
+async def test_stopping_waits_for_calls_within_the_grace_and_cancels_the_rest(remote: Wiring) -> None:
+    assert remote.wire is not None
+    waiting = asyncio.ensure_future(remote.tool("wait"))
+    await eventually(remote.probe.started.is_set, "the call")
+    hanging = asyncio.ensure_future(remote.tool("hang"))
+    await eventually(lambda: len(remote.probe.calls) == 2, "the calls")
+    stopping = asyncio.ensure_future(remote.wire.stop(0.5))
+    remote.probe.go.set()
+    await waiting
+    await stopping
+    await eventually(remote.probe.stopped.is_set, "stopping the handler")
+    ended = await asyncio.gather(hanging, return_exceptions=True)
+    assert isinstance(ended[0], GymdError)
+    assert ended[0].reason_name in ("CANCELLED", "PEER_UNREACHABLE", "SESSION_LOST")
+
+
+async def test_a_lost_host_fails_calls_under_way(remote: Wiring) -> None:
+    assert remote.wire is not None
+    request = CreateResponseRequest()
+    await remote.policy().CreateResponse(request, timeout=5)
+    seen = []
+
+    async def read() -> None:
+        async for event in remote.stream(2, "hang"):
+            seen.append(event)
+
+    reading = asyncio.ensure_future(read())
+    await eventually(remote.probe.started.is_set, "the stream")
+    await remote.wire.grpc.stop(0)  # as if the process had died
+    await expect_error("PEER_UNREACHABLE", reading, "a stream whose host is gone")
+    assert len(seen) == 2
+
+
+async def test_nobody_listens(remote: Wiring) -> None:
+    assert remote.wire is not None
+    await remote.wire.stop(0)
+    call = remote.policy().CreateResponse(CreateResponseRequest(), timeout=5)
+    failure = await expect_error("PEER_UNREACHABLE", call, "a call to nobody")
+    assert remote.address in str(failure)
+
+
+async def test_repeatable_calls_are_repeated_after_a_restart(remote: Wiring) -> None:
+    assert remote.wire is not None
+    assert await remote.tool("echo", "before") == "before"
+    address = remote.address
+    await remote.wire.stop(0)
+
+    async def restart() -> None:
+        await asyncio.sleep(0.03)
+        await remote.serve(address)
+
+    restarting = asyncio.ensure_future(restart())
+    answers = []
+    while not answers:
+        with contextlib.suppress(GymdError):
+            answers.append(await remote.tool("echo", "after"))
+    await restarting
+    assert answers == ["after"]
+
+
+async def test_a_repeated_call_keeps_its_call_id(remote: Wiring) -> None:
+    """The first connection breaks under the call; the repeat arrives over the next one."""
+    assert remote.wire is not None
+    waiting = asyncio.ensure_future(remote.tool("wait", call_id="once"))
+    await eventually(remote.probe.started.is_set, "the call")
+    address = remote.address
+    remote.probe.go.set()  # the repeat will not wait
+    remote.probe.go = asyncio.Event()
+    remote.probe.go.set()
+    await remote.wire.grpc.stop(0)
+    await remote.serve(address)
+    with contextlib.suppress(GymdError):  # the restart may have taken longer than the retries
+        await waiting
+    assert set(remote.probe.calls) == {"once"}
+
+
+async def test_closing_the_mesh_fails_calls_under_way() -> None:
+    for transport in ("link", "plain"):
+        async with wired(transport) as wiring:
+            stub, request = wiring.policy(), CreateResponseRequest()
+            hanging = asyncio.ensure_future(wiring.tool("hang"))
+            await eventually(wiring.probe.started.is_set, "the call")
+            await wiring.mesh.close()
+            await expect_error("PEER_UNREACHABLE", hanging, f"a call over a {transport} that closes")
+            await expect_error("PEER_UNREACHABLE", stub.CreateResponse(request, timeout=5), "a later call")
+            with pytest.raises(GymdError, match=wiring.address):
+                _ = [event async for event in stub.StreamResponse(StreamResponseRequest(), timeout=5)]
+
+
+# What other tools see.
+
+
+async def test_health_and_reflection() -> None:
+    async with wired("plain") as wiring, dial(wiring.address) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        for service in ("", "gymapi.v1.ResourcesService", "gymapi.v1.ModelService", "gymapi.v1.LinkService"):
+            answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=5)
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING, service
+        reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
+        request = reflection_pb2.ServerReflectionRequest(list_services="")
+        async for answer in reflection.ServerReflectionInfo(iter([request]), timeout=5):
+            names = {service.name for service in answer.list_services_response.service}
+        assert {"gymapi.v1.ResourcesService", "gymapi.v1.LinkService", "grpc.health.v1.Health"} <= names
+        assert "gymapi.v1.AgentService" not in names
+        assert wiring.wire is not None
+        await wiring.wire.drain()
+        answer = await health.Check(health_pb2.HealthCheckRequest(), timeout=5)
+        assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+async def test_a_foreign_client_gets_statuses() -> None:
+    """A stub of another language knows neither our exceptions nor, perhaps, the server's name."""
+    async with wired("plain") as wiring, dial(wiring.address) as channel:
+        stub = ResourcesServiceStub(channel)
+        answer = await stub.CallTool(pb.CallToolRequest(name="echo", arguments_json="x"), timeout=5)
+        assert answer.output == "x"
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.CallTool(pb.CallToolRequest(name="error"), timeout=5)
+        assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert caught.value.details() == "no more sessions: später"
+        metadata = ((SERVER_KEY, "wrong"),)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.CallTool(pb.CallToolRequest(name="echo"), timeout=5, metadata=metadata)
+        assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+async def test_several_servers_of_a_kind_need_a_name() -> None:
+    async with wired("plain") as wiring, dial(wiring.address) as channel:
+        wiring.local.add("other", "resources", Probe())
+        call = PlainChannel(channel, "", wiring.address).unary_unary(
+            "/gymapi.v1.ResourcesService/CallTool",
+            request_serializer=pb.CallToolRequest.SerializeToString,
+            response_deserializer=pb.CallToolResponse.FromString,
+        )
+        failure = await expect_error("SERVER_NOT_FOUND", call(pb.CallToolRequest(), timeout=5), "no name")
+        assert "env, other" in str(failure)
+
+
+async def test_a_taken_port_is_named() -> None:
+    async with wired("plain") as wiring:
+        second = build_server(LocalServers(), [wiring.address], "second")
+        with pytest.raises(GymdError, match=wiring.address) as caught:
+            await second.start()
+        assert caught.value.reason_name == "NAME_TAKEN"
+        await second.grpc.stop(0)
+
+
+async def test_unix_sockets(tmp_path: Any) -> None:
+    wiring = Wiring("link")
+    await wiring.serve(f"unix:{tmp_path}/s")
+    wiring.mesh = Mesh("client", LocalServers(), wiring.directory)
+    try:
+        assert wiring.address == f"unix:{tmp_path}/s"
+        assert await wiring.tool("echo", "x") == "x"
+    finally:
+        await wiring.stop()
+
+
+# Picking a peer.
+
+
+async def test_waiting_for_a_server_that_comes_later() -> None:
+    wiring = Wiring("link")
+    wiring.mesh = Mesh("client", LocalServers(), wiring.directory)
+    waiting = asyncio.ensure_future(wiring.mesh.wait("env", "resources", 10))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await wiring.serve()
+    assert (await waiting).address == wiring.address
+    await expect_error("SERVER_NOT_FOUND", wiring.mesh.wait("evn", "resources", 0.01), "a misspelt name")
+    await wiring.stop()
+
+
+def test_replicas_are_sticky_and_shared_out() -> None:
+    directory = Directory()
+    wirings = []
+    for number in range(4):
+        wiring = Wiring("link")
+        wiring.address = f"10.0.0.{number}:1"
+        wirings.append(entry("env", "RESOURCES", wiring))
+    for number, server in enumerate(wirings):
+        server.host_id = f"host-{number}"
+    directory.replace(wirings)
+    picks = {str(key): directory.pick("env", "resources", str(key)).address for key in range(400)}
+    counts = [list(picks.values()).count(server.address) for server in wirings]
+    assert min(counts) > 50
+    wirings[0].state = registry.SERVER_STATE_DRAINING
+    directory.update([wirings[0]])
+    moved = {key for key in picks if directory.pick("env", "resources", key).address != picks[key]}
+    assert moved == {key for key, address in picks.items() if address == wirings[0].address}
+    assert directory.pick("env", "resources", "x", host_id="host-2").host_id == "host-2"
+
+
+def test_servers_that_cannot_take_work_say_why() -> None:
+    directory = Directory()
+    server = entry("env", "RESOURCES", Wiring("link"))
+    server.state, server.condition = registry.SERVER_STATE_FAILED, "out of memory"
+    directory.replace([server])
+    with pytest.raises(GymdError, match="cannot take work: out of memory"):
+        directory.pick("env", "resources")
+    directory.update([], ["env@"])
+    with pytest.raises(GymdError, match="there are: none"):
+        directory.pick("env", "resources")
