@@ -122,8 +122,9 @@ class Run:
             self._begun[task_id] = time.perf_counter()
             yield TaskSubmission(task_id=task_id, task=self._task)
 
-    async def through(self, address: str, watch: Stack | None = None) -> None:
+    async def through(self, address: str, watch: Stack | None = None, keep_seconds: bool = True) -> None:
         """Runs them all; `watch` samples the memory of a stack meanwhile."""
+        self._keep_seconds = keep_seconds
         sampler = asyncio.create_task(self._sample(watch)) if watch is not None else None
         async with RolloutClient(address, client_name="bench") as client:
             begin = time.perf_counter()
@@ -138,7 +139,9 @@ class Run:
         if not isinstance(result, RolloutResult):
             raise RuntimeError(f"task rejected: {result}")
         rollout = result.rollout
-        self.seconds.append(time.perf_counter() - self._begun.pop(rollout.task_id))
+        seconds = time.perf_counter() - self._begun.pop(rollout.task_id)
+        if self._keep_seconds:
+            self.seconds.append(seconds)
         if rollout.outcome != Outcome.OUTCOME_COMPLETED or rollout.reward.value != 1.0:
             self.failed += 1
             if self.failed == 1:
@@ -268,15 +271,14 @@ async def parked_50000(options: Any) -> Figures:
     count = 50_000
     with stack(config("example_single_tool_call", scripted="{latency: 10}", running=count)) as running:
         client = psutil.Process()
-        idle = running.usage(memory=True).pss_mib + client.memory_full_info().pss / 2**20
+        idle = _all_pss(running, client)
         run = Run(WEATHER, count, count)
         peak = 0.0
 
         async def sample() -> None:
             nonlocal peak
             while True:
-                now = await asyncio.to_thread(running.usage, memory=True)
-                peak = max(peak, now.pss_mib + client.memory_full_info().pss / 2**20)
+                peak = max(peak, await asyncio.to_thread(_all_pss, running, client))
                 await asyncio.sleep(1.0)
 
         sampler = asyncio.create_task(sample())
@@ -289,6 +291,39 @@ async def parked_50000(options: Any) -> Figures:
         "peak MiB": round(peak),
         "KB/rollout": round((peak - idle) * 1024 / count, 1),
     }
+
+
+async def million(options: Any) -> Figures:
+    """1,000,000 scripted tasks through one client with 512 credits; memory over all processes."""
+    count, in_flight = 1_000_000, 512
+    client = psutil.Process()
+    with stack(config("example_single_tool_call")) as running:
+        await Run(WEATHER, 20_000, in_flight).through(running.address)
+        before = _all_pss(running, client)
+        run = Run(WEATHER, count, in_flight)
+        peak = 0.0
+
+        async def sample() -> None:
+            nonlocal peak
+            while True:
+                peak = max(peak, await asyncio.to_thread(_all_pss, running, client))
+                await asyncio.sleep(5.0)
+
+        sampler = asyncio.create_task(sample())
+        await run.through(running.address, keep_seconds=False)
+        sampler.cancel()
+    return {
+        "rollouts": count,
+        "in flight": in_flight,
+        "rollouts/s": round(count / run.wall_s, 1),
+        "MiB after 20,000": round(before),
+        "peak MiB": round(peak),
+        "failed": run.failed,
+    }
+
+
+def _all_pss(running: Stack, client: psutil.Process) -> float:
+    return running.usage(memory=True).pss_mib + client.memory_full_info().pss / 2**20
 
 
 async def startup(options: Any) -> Figures:
@@ -354,6 +389,7 @@ CASES = {
     "waiting-5000": waiting_5000,
     "waiting-16384": waiting_16384,
     "parked-50000": parked_50000,
+    "million": million,
     "startup": startup,
     "collect": collect,
 }
