@@ -72,8 +72,8 @@ class Session:
         self.last_used = 0.0
         # call_id -> what the tool answered (or is about to), so that a repeated call is not applied twice.
         self.answers: dict[str, asyncio.Future[Any]] = {}
-        # While seed_session runs; a repeat that comes meanwhile waits for it. (An Event holds 800 bytes.)
-        self.seeding: asyncio.Event | None = None
+        # While seed_session runs; a repeat that comes meanwhile waits for it.
+        self.seeding: asyncio.Future[None] | None = None
 
     def idle_since(self, now: float) -> float:
         """Seconds without a call at loop time `now`; 0 while a tool runs."""

@@ -122,7 +122,7 @@ class ResourcesServicer:
         if known is not None:
             if known.request_id == request.request_id and known.task.message == request.task:
                 if known.seeding is not None:
-                    await known.seeding.wait()
+                    await asyncio.shield(known.seeding)
                 return pb.SeedSessionResponse()
             text = f"a session {request.session_id!r} is open already"
             raise error("NAME_TAKEN", text, session_id=request.session_id)
@@ -138,18 +138,24 @@ class ResourcesServicer:
         # Known before it is seeded, so that a repeat that comes meanwhile does not seed twice.
         self.sessions[session.id] = session
         if self._seed is not None:
-            session.seeding = asyncio.Event()
-            try:
-                await self._seed(Values(session, task))
-            except BaseException:
-                self.sessions.pop(session.id, None)
-                raise
-            finally:
-                session.seeding.set()
-                session.seeding = None
+            await self._run_seed(session)
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
         return pb.SeedSessionResponse()
+
+    async def _run_seed(self, session: Session) -> None:
+        assert self._seed is not None
+        seeding = session.seeding = asyncio.get_running_loop().create_future()
+        try:
+            await self._seed(Values(session, session.task))
+        except BaseException as failure:
+            self.sessions.pop(session.id, None)
+            text = f"seeding {session.id!r} was interrupted; start the rollout again"
+            lost = error("SESSION_LOST", text, session_id=session.id)
+            _fail(seeding, failure if isinstance(failure, Exception) else lost)
+            raise
+        seeding.set_result(None)
+        session.seeding = None
 
     async def CallTool(self, request: pb.CallToolRequest, context: CallContext) -> pb.CallToolResponse:
         session = self._session(request.session_id)
@@ -283,7 +289,7 @@ class ResourcesServicer:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
 
-def _fail(answer: asyncio.Future[Any], failure: GymdError) -> None:
+def _fail(answer: asyncio.Future[Any], failure: Exception) -> None:
     """Keeps a failure for repeats of the call; usually there is none, which is no reason to complain."""
     answer.set_exception(failure)
     answer.exception()

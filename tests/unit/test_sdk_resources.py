@@ -213,6 +213,28 @@ async def test_a_repeated_seed_waits_for_the_first() -> None:
         await (await first).close()
 
 
+async def test_a_repeated_seed_fails_as_the_first_does() -> None:
+    go, seeds = asyncio.Event(), []
+
+    async def seed_session(self: Any, session: Session) -> None:
+        seeds.append(session.id)
+        await go.wait()
+        raise ValueError("no such world")
+
+    async with started(seed_session=seed_session) as server:
+        failing = [asyncio.ensure_future(server.seed({}, session_id="s")) for _ in range(2)]
+        interrupted = [asyncio.ensure_future(server.seed({}, session_id="t")) for _ in range(2)]
+        await eventually(lambda: len(seeds) == 2, "seeding")
+        await asyncio.sleep(0)
+        interrupted[0].cancel()
+        await expect_error("SESSION_LOST", interrupted[1], "a repeat of an interrupted seed")
+        go.set()
+        for seeding in failing:
+            await expect_error("SERVER_CODE_FAILED", seeding, "a broken seed")
+        assert seeds == ["s", "t"]
+        assert server.open_sessions == []
+
+
 async def test_a_seed_that_raises_leaves_no_session() -> None:
     async def seed_session(self: Any) -> None:
         raise ValueError("no such world")
