@@ -282,7 +282,7 @@ class Link:
             if context.deadline is None or timeout is None:
                 await work
             else:
-                with Deadline(self._loop, context.deadline, context.server, method, timeout):
+                with Deadline(context.deadline, context.server, method, timeout):
                     await work
         except GymdError as failure:
             self._put_error(call_id, failure)

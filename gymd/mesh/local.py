@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from typing import Any
 
 from gymd.errors import GymdError, as_gymd_error, error
@@ -78,13 +78,21 @@ class LocalServers:
             raise error("SERVER_NOT_FOUND", text, server=server, available=here)
         return getattr(servicer, method.name)
 
-    async def call(self, method: Method, request: Any, context: CallContext) -> Any:
-        """Runs a unary method; whatever its code raises comes out as a GymdError."""
+    async def call(
+        self, method: Method, request: Any, context: CallContext, timeout: float | None = None
+    ) -> Any:
+        """Runs a unary method; whatever its code raises comes out as a GymdError.
+
+        With `timeout` (the seconds that context.deadline was made of) it is cancelled at the deadline.
+        """
         try:
             running = self.resolve(method, context.server)(request, context)
             # Thousands wait here: the handler decides how long the request is needed.
             del request
-            return await running
+            if timeout is None or context.deadline is None:
+                return await running
+            with Deadline(context.deadline, context.server, method, timeout):
+                return await running
         except GymdError:
             raise
         except Exception as failure:
@@ -122,17 +130,13 @@ class InProcessChannel:
     def unary_unary(self, path: str, *_: Any, **__: Any) -> Any:
         """A callable for one unary method, as generated stubs ask for it."""
         method, local, server = METHODS[path], self._local, self._server
-
         loop = asyncio.get_running_loop()
 
-        async def call(
+        def call(
             request: Any, *, timeout: float | None = None, metadata: Mapping[str, str] = NO_METADATA
-        ) -> Any:
-            if timeout is None:
-                return await local.call(method, request, CallContext(server, None, metadata))
-            deadline = loop.time() + timeout
-            with Deadline(loop, deadline, server, method, timeout):
-                return await local.call(method, request, CallContext(server, deadline, metadata))
+        ) -> Coroutine[Any, Any, Any]:
+            deadline = None if timeout is None else loop.time() + timeout
+            return local.call(method, request, CallContext(server, deadline, metadata), timeout)
 
         return call
 
@@ -171,9 +175,8 @@ class Deadline:
 
     __slots__ = ("_cancelling", "_fired", "_handle", "_method", "_server", "_task", "_timeout")
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, deadline: float, server: str, method: Method, timeout: float
-    ) -> None:
+    def __init__(self, deadline: float, server: str, method: Method, timeout: float) -> None:
+        loop = asyncio.get_running_loop()
         task = asyncio.current_task(loop)
         assert task is not None
         self._task = task
