@@ -17,6 +17,7 @@ _KIND_NAMES = {
     ServerKind.SERVER_KIND_AGENT: "agent",
     ServerKind.SERVER_KIND_RESOURCES: "resources",
 }
+_ALIVE = frozenset((ServerState.SERVER_STATE_READY, ServerState.SERVER_STATE_UNHEALTHY))
 
 
 class Peer:
@@ -106,18 +107,19 @@ class Directory:
             NotFound: no server of that name and kind.
             NotReady: none of its replicas can take work now.
         """
+        peers = self._by_name.get((kind, name), [])
+        for peer in peers:
+            # A lease that is late says nothing about a server of this very process.
+            if host_id and peer.host_id == host_id and peer.state in _ALIVE:
+                return peer
         ready = self._ready.get((kind, name))
         if not ready:
-            peers = self._by_name.get((kind, name))
             if not peers:
                 raise self.unknown(name, kind)
             why = "; ".join(sorted({peer.condition for peer in peers if peer.condition})) or "it is starting"
             raise error("SERVER_NOT_READY", f"{kind} server {name!r} cannot take work: {why}", server=name)
         if len(ready) == 1:
             return ready[0]
-        for peer in ready:
-            if host_id and peer.host_id == host_id:
-                return peer
         # Highest random weight: a replica that comes or goes moves only its own share of the keys.
         return max(ready, key=lambda peer: hashlib.blake2b(f"{key}\0{peer.server_id}".encode()).digest())
 

@@ -51,6 +51,12 @@ class AgentServer(Server):
         `run.finish(outcome, reason)` to say how it ended; returning without it means COMPLETED.
         """
 
+    def fixed_labels(self) -> dict[str, str]:
+        """The names of its peers, so that a client finds the resources server behind an agent."""
+        # An agent with a Config of its own may have neither.
+        peers = {key: getattr(self.config, key, None) for key in ("resources_server", "model_server")}
+        return {key: peer.name for key, peer in peers.items() if isinstance(peer, ModelRef | ResourcesRef)}
+
     def servicer(self) -> AgentServicer:
         """The wire shell."""
         return AgentServicer(self)

@@ -86,6 +86,10 @@ class Server:
         """Facts for people, shown by `gymctl servers describe`."""
         return {}
 
+    def fixed_labels(self) -> dict[str, str]:
+        """Facts that clients rely on; told beside `labels`, whatever an author puts there."""
+        return {}
+
     def servicer(self) -> Any:
         """The wire shell: an object with the methods of the kind's service."""
         raise NotImplementedError

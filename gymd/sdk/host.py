@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import importlib
 import json
 import logging
 import os
 import resource
+import select
 import signal
 import sys
 from collections.abc import Sequence
@@ -246,8 +248,15 @@ def run_loop(main: Any) -> int:
     return uvloop.run(main)
 
 
+def _import_ahead() -> None:
+    """Imports what nearly every host needs while the daemon still reads its configuration."""
+    if not select.select([0], [], [], 0)[0]:
+        importlib.import_module("gymd.sdk.http_model")
+
+
 def main() -> None:
     """Entry point of a supervised host."""
+    _import_ahead()
     # Unbuffered, so that nothing but the first line is taken from the lifeline.
     with open(0, "rb", buffering=0, closefd=False) as stdin:
         first = stdin.readline()

@@ -79,7 +79,7 @@ class Registration:
             host_id=self._host.bootstrap.host_id,
             ready=self._ready,
             condition="" if self._ready else "the host is shutting down",
-            labels=server.labels(),
+            labels={**server.labels(), **server.fixed_labels()},
             pid=os.getpid(),
         )
         capabilities = request.capabilities
