@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,6 +52,8 @@ async def _start(options: argparse.Namespace) -> int:
     from gymd.daemon.process import start_spare
 
     signals = _Signals()
+    if options.stdin_lifeline:
+        _watch_stdin(signals.told)
     spare: HostProcess | None = await start_spare()
     try:
         from gymd.config import ConfigError, load_config
@@ -87,6 +91,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--wait-ready", action="store_true", help="say ready only when every server is; exit 1 if one fails"
     )
+    parser.add_argument(
+        "--stdin-lifeline",
+        action="store_true",
+        help="stop in order when stdin ends, as it does when the process that holds its other end dies",
+    )
     parser.add_argument("--log-file", type=Path, metavar="FILE", help="append JSON log lines to this file")
     parser.add_argument(
         "--log-level", choices=["debug", "info", "warning", "error"], help="default: gymd.log_level"
@@ -119,6 +128,24 @@ class _Signals:
         if self.told.is_set():
             self.again()
         self.told.set()
+
+
+def _watch_stdin(told: asyncio.Event) -> None:
+    """Sets `told` when stdin ends."""
+    loop = asyncio.get_running_loop()
+    if sys.stdin is None:  # closed from the start; its number may be a file of the loop's by now
+        told.set()
+        return
+
+    def until_end() -> None:
+        with contextlib.suppress(OSError):  # a terminal that went away: an end too
+            while os.read(0, 4096):
+                pass
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the daemon has stopped meanwhile
+            loop.call_soon_threadsafe(told.set)
+
+    # A thread, because a loop watches only pipes, and stdin may be anything.
+    threading.Thread(target=until_end, name="stdin-lifeline", daemon=True).start()
 
 
 async def _serve(daemon: Daemon, options: argparse.Namespace, told: asyncio.Event) -> int:

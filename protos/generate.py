@@ -4,8 +4,8 @@
     python protos/generate.py           write gen/gymapi
     python protos/generate.py --check   generate elsewhere, compare, exit 1 on drift
 
-Needs `pip install gymd[codegen]`. The pins are part of the contract: the generators stamp their output, and the
-stamp decides which protobuf runtimes can load it.
+Needs `pip install gymd[codegen]`. The pins are part of the contract: the generators stamp their output, and
+the stamp decides which protobuf runtimes can load it.
 """
 
 from __future__ import annotations

@@ -42,7 +42,8 @@ class DaemonProcess:
     Args:
         configs: configuration files.
         overrides: `key=value` settings.
-        log_file: takes its log; None shows what it writes to stderr here.
+        log_file: takes its log, and it outlives this process; None shows what it writes to stderr here, and
+            it stops when this process dies, however that happens.
         folder: its state folder; None: the usual one.
         debug: show its whole log from the start.
     """
@@ -71,6 +72,7 @@ class DaemonProcess:
             command += ["-c", name]
         environment = dict(os.environ)
         if log_file is None:
+            command.append("--stdin-lifeline")
             # People look at this terminal: tell them what goes wrong, and leave the rest to the table.
             command += ["--log-level", "debug" if debug else "warning"]
             if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
@@ -81,7 +83,8 @@ class DaemonProcess:
             self._log_start = log_file.stat().st_size if log_file else 0
             self._process = subprocess.Popen(
                 [*command, "--", *overrides],
-                stdin=subprocess.DEVNULL,
+                # Nothing is ever written to the pipe: its end is what tells the daemon.
+                stdin=subprocess.DEVNULL if log_file else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 start_new_session=True,
@@ -152,6 +155,8 @@ class DaemonProcess:
         if self._process.poll() is not None:
             for thread in self._threads:
                 thread.join(timeout=2.0)
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         if self._process.stdout is not None and not self._threads[0].is_alive():
             self._process.stdout.close()
 

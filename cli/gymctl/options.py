@@ -98,7 +98,10 @@ def address_option(command: Command) -> Command:
         metavar="HOST:PORT",
         expose_value=False,
         callback=_store("address"),
-        help=f"The daemon.  [default: ${ADDRESS_VARIABLE}, else the one that `gymctl up` started]",
+        help=(
+            f"The daemon.  [default: ${ADDRESS_VARIABLE}, else the one of the state folder: $GYMD_STATE_DIR "
+            "or the usual one, whatever a configuration file says]"
+        ),
     )(command)
 
 

@@ -80,8 +80,9 @@ def collect(
 
     The whole input is checked first: every mistake is named with its line before anything is spent. Lines
     are written as rollouts complete. Ctrl-C keeps what is done; --resume continues there. Rollouts without a
-    result go to a file of their own. Exits with 0 if every rollout is in the output, else with 1. With
-    -o json, one JSON document with counts and metrics is printed at the end.
+    result go to a file of their own. At the end the environments add their own metrics, such as majority@k,
+    if there are at most 100,000 scored rollouts. Exits with 0 if every rollout is in the output, else with 1.
+    With -o json, one JSON document with counts and metrics is printed at the end.
 
     \b
     Examples:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -14,7 +14,12 @@ from gymapi.v1 import rollout_service_pb2 as rollouts
 from gymapi.v1.agent_service_pb2 import AgentServiceCreateResponseRequest, Deadlines
 from gymapi.v1.agent_service_pb2_grpc import AgentServiceStub
 from gymapi.v1.registry_service_pb2_grpc import RegistryServiceStub
-from gymapi.v1.resources_service_pb2 import ListToolsRequest
+from gymapi.v1.resources_service_pb2 import (
+    AggregateMetricsRequest,
+    AggregateMetricsResponse,
+    ListToolsRequest,
+    ScoredRollout,
+)
 from gymapi.v1.resources_service_pb2_grpc import ResourcesServiceStub
 from gymapi.v1.responses_pb2 import FunctionTool, Response, ResponseCreateParams
 from gymapi.v1.rollout_service_pb2_grpc import RolloutServiceStub
@@ -30,6 +35,8 @@ __all__ = ["DEFAULT_CREDITS", "RolloutClient"]
 CALL_TIMEOUT_S = 10.0
 # One conversation with an agent, model calls and tools included.
 AGENT_TIMEOUT_S = 600.0
+# Code of an environment over all rollouts of a collection.
+METRICS_TIMEOUT_S = 120.0
 DEFAULT_CREDITS = 256
 
 
@@ -151,9 +158,43 @@ class RolloutClient:
             answer = await ResourcesServiceStub(channel).ListTools(ListToolsRequest(), timeout=CALL_TIMEOUT_S)
         return list(answer.tools)
 
+    async def aggregate_metrics(
+        self, resources: str, rollouts: Iterable[ScoredRollout], *, timeout: float = METRICS_TIMEOUT_S
+    ) -> AggregateMetricsResponse:
+        """Has a resources server compute its own metrics over scored rollouts.
+
+        Args:
+            resources: name of the resources server.
+            rollouts: of any number of tasks; those of one task share its task_id.
+            timeout: seconds.
+
+        Raises:
+            NotFound, NotReady: no replica of that server is registered, or none is ready.
+            LimitReached: the rollouts do not fit into one message.
+            Unimplemented: a server in another language that has no such method.
+            GymdError: the server failed.
+        """
+        server = await self._ready(resources, registry.SERVER_KIND_RESOURCES)
+        request = AggregateMetricsRequest(rollouts=rollouts)
+        size = request.ByteSize()
+        limit = min(server.capabilities.max_message_bytes or MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES)
+        if size > limit:
+            text = f"the scored rollouts are {size:,} bytes, and {resources} takes {limit:,} in one message"
+            raise error("MESSAGE_TOO_LARGE", text, size_bytes=size, limit_bytes=limit)
+        async with dial(server.address) as channel:
+            stub = ResourcesServiceStub(PlainChannel(channel, resources, server.address))
+            answer: AggregateMetricsResponse = await stub.AggregateMetrics(request, timeout=timeout)
+        return answer
+
     @asynccontextmanager
     async def _dialled(self, name: str, kind: int) -> AsyncIterator[PlainChannel]:
         """A channel to a ready replica of a server."""
+        ready = await self._ready(name, kind)
+        async with dial(ready.address) as channel:
+            yield PlainChannel(channel, name, ready.address)
+
+    async def _ready(self, name: str, kind: int) -> registry.Server:
+        """A ready replica of a server."""
         listed = (await self.list_servers(name, kind)).servers
         word = registry.ServerKind.Name(kind).removeprefix("SERVER_KIND_").lower()
         if not listed:
@@ -164,8 +205,7 @@ class RolloutClient:
             state = registry.ServerState.Name(listed[0].state).removeprefix("SERVER_STATE_").lower()
             why = f": {listed[0].condition}" if listed[0].condition else ""
             raise error("SERVER_NOT_READY", f"{word} server {name} is {state}{why}", server=name)
-        async with dial(ready.address) as channel:
-            yield PlainChannel(channel, name, ready.address)
+        return ready
 
     async def _call(self, method: Any, request: Any) -> Any:
         try:

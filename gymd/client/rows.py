@@ -129,9 +129,10 @@ def rollout_line(
     members = _row_members(row, rollout.agent, task_index, rollout.index, overrides)
     if rollout.HasField("response"):
         members["response"] = _response_text(rollout)
-    if rollout.HasField("reward"):
-        _add_reward(members, rollout.reward)
-    members["rollout"] = dump_json(_facts(rollout, task_index))
+    facts = _facts(rollout, task_index)
+    if rollout.HasField("reward") and (extras := _add_reward(members, rollout.reward)):
+        facts["reward_extras"] = extras
+    members["rollout"] = dump_json(facts)
     if rollout.HasField("failure"):
         members["failure"] = dump_json(_failure(rollout))
     return _join(members)
@@ -271,17 +272,21 @@ def _row_members(
     return members
 
 
-def _add_reward(members: dict[str, str], reward: Reward) -> None:
+def _add_reward(members: dict[str, str], reward: Reward) -> list[str]:
+    """Adds the reward; returns which members are the verifier's extras, for they may hide the row's own."""
+    names: list[str] = []
     if reward.extras_json:
         try:
             extras, _ = _split(reward.extras_json)
         except RowError:  # a foreign verifier's mistake: kept as the text it is
             extras = {"verifier_extras": dump_json(reward.extras_json)}
-        members.update((key, text) for key, text in extras.items() if key not in _OWN_KEYS)
+        names = [key for key in extras if key not in _OWN_KEYS]
+        members.update((key, extras[key]) for key in names)
     if reward.HasField("value"):
         members["reward"] = dump_json(reward.value)
     if reward.components:
         members["reward_components"] = dump_json(dict(sorted(reward.components.items())))
+    return names
 
 
 def _response_text(rollout: Rollout) -> str:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from gymctl.state import is_alive
@@ -151,6 +152,22 @@ async def test_up_in_the_foreground_stops_everything(tmp_path: Path, number: sig
     assert "Stopped." in err.decode()
     assert not is_alive(pid)
     assert not (tmp_path / "state" / "daemon.json").exists()
+
+
+async def test_a_killed_gymctl_leaves_no_daemon_behind(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    process = await start_gymctl("up", "-c", "mesh.yaml", "-o", "json", cwd=tmp_path)
+    assert process.stdout is not None
+    async with asyncio.timeout(30):
+        text = (await process.stdout.readuntil(b"}")).decode()
+    daemon = psutil.Process(json.loads(text)["pid"])
+    hosts = daemon.children(recursive=True)
+    assert hosts
+    process.kill()
+    _, alive = await asyncio.to_thread(psutil.wait_procs, [daemon, *hosts], timeout=10)
+    await process.communicate()
+    assert not alive
+    assert not (tmp_path / "state" / "daemon.json").exists()  # it stopped in order
 
 
 @pytest.mark.parametrize("detach", [True, False])

@@ -115,6 +115,19 @@ async def test_the_second_signal_does_not_wait(tmp_path: Path, config: Path) -> 
                 await stream.expect("never")
 
 
+@pytest.mark.parametrize("wait", [True, False])
+async def test_the_end_of_its_lifeline_stops_it_in_order(tmp_path: Path, config: Path, wait: bool) -> None:
+    async with gymd(tmp_path, "-c", str(config), "--wait-ready", "--stdin-lifeline") as process:
+        if wait:  # else: told to stop while it starts
+            await said(process)
+        assert process.stdin is not None
+        process.stdin.close()
+        code, errors = await ended(process)
+        assert code == 0
+        assert not errors or orjson.loads(errors.splitlines()[-1])["event"] == "daemon_stopped"
+        assert not (tmp_path / "state" / "daemon.json").exists()
+
+
 async def test_hosts_do_not_outlive_a_killed_daemon(tmp_path: Path, config: Path) -> None:
     async with gymd(tmp_path, "-c", str(config), "--wait-ready") as process:
         ready = await said(process)

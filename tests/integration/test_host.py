@@ -94,6 +94,7 @@ class FakeRegistry(registry_service_pb2_grpc.RegistryServiceServicer):
             state=pb.SERVER_STATE_READY if request.ready else pb.SERVER_STATE_UNHEALTHY,
             condition=request.condition,
             capabilities=request.capabilities,
+            labels=request.labels,
             pid=request.pid,
         )
         self.tell()
@@ -205,6 +206,7 @@ async def test_registers_serves_renews_and_leaves_on_sigterm() -> None:
         assert (weather.kind, agent.kind) == (pb.SERVER_KIND_RESOURCES, pb.SERVER_KIND_AGENT)
         assert weather.address == agent.address != ""
         assert (weather.host_id, weather.pid) == ("host-1", running.process.pid)
+        assert dict(agent.labels) == {"model_server": "policy_model", "resources_server": "weather"}
         assert weather.capabilities.link
         assert weather.capabilities.api_version == "v1"
         assert weather.capabilities.max_message_bytes > 4 * 1024 * 1024

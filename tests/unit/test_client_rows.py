@@ -44,6 +44,7 @@ def test_an_output_line_holds_what_came_of_it() -> None:
     assert line["reward_components"] == {"a": 0, "b": 1}
     assert line["grade"] == "B"
     assert line["id"] == 1  # the verifier's word stands over the row's
+    assert line["rollout"]["reward_extras"] == ["grade", "id"]
     assert (line["_ng_task_index"], line["_ng_rollout_index"]) == (7, 2)
     assert line["response"]["output"][2]["content"][0]["text"].startswith("It is")
     assert line["rollout"]["outcome"] == "completed"

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from gymapi.v1.registry_service_pb2 import SERVER_KIND_AGENT
+from gymctl.collect.environment import environment_metrics, print_key_metrics
 from gymctl.collect.files import (
     LineFile,
     Paths,
@@ -56,7 +57,7 @@ def collect_command(
         address = _address(settings, configs, stack)
         run = _Run(plan, Paths(target), rows, resume)
         tally, stopped_by = asyncio.run(_collect(run, address))
-        return _finish(run, tally, stopped_by, settings.output_format)
+        return _finish(run, address, tally, stopped_by, settings.output_format)
 
 
 def collect_rows(plan: Plan, address: str, *, source: Path, target: Path) -> int:
@@ -206,16 +207,20 @@ def _load(output: LineFile, done: DoneSet, tally: Tally, scope: tuple[int, int] 
             raise CliError(f"{output.path}:{number}: no _ng_task_index and _ng_rollout_index", hint)
         if done.add(task_index, index):
             tally.done += scope is None or (task_index < scope[0] and index < scope[1])
-            tally.metrics.add(line)
+            tally.keep(line)
 
 
 # ---- the end
 
 
-def _finish(run: _Run, tally: Tally, stopped_by: GymdError | None, output_format: str) -> int:
+def _finish(run: _Run, address: str, tally: Tally, stopped_by: GymdError | None, output_format: str) -> int:
     """Writes the metrics, says how it went, returns the exit code."""
     document = tally.metrics.document()
-    write_atomically(run.paths.metrics, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    # Twice: what the environments compute may take its time, and ours must not be lost meanwhile.
+    _write_metrics(run, document, {})
+    stopped = tally.interrupted or tally.hopeless or stopped_by is not None
+    if found := environment_metrics(address, tally.scored, stopped=stopped):
+        _write_metrics(run, document, found)
     complete = tally.done == tally.total and not stopped_by
     if output_format == "json":
         show_json(_document(run, tally, complete, document))
@@ -225,6 +230,12 @@ def _finish(run: _Run, tally: Tally, stopped_by: GymdError | None, output_format
         return 0
     _print_shortfall(run, tally, stopped_by)
     return 1
+
+
+def _write_metrics(run: _Run, document: dict[str, Any], environments: dict[str, dict[str, Any]]) -> None:
+    for name, agent in document["agents"].items():
+        agent["environment_metrics"] = environments.get(name)
+    write_atomically(run.paths.metrics, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
 
 def _document(run: _Run, tally: Tally, complete: bool, metrics: dict[str, Any]) -> dict[str, Any]:
@@ -269,6 +280,7 @@ def _print_summary(run: _Run, tally: Tally, document: dict[str, Any]) -> None:
             "OUTCOMES",
         ]
         console().print(make_table(columns, rows))
+    print_key_metrics(document["agents"])
     note(f"{tally.done:,} of {tally.total:,} rollouts in {run.paths.output} ({seconds(run.seconds)})")
 
 

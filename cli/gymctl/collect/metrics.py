@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-__all__ = ["Metrics", "pass_at_k"]
+__all__ = ["Metrics", "agent_of", "facts_of", "pass_at_k"]
 
 # Up to so many repeats every k is reported, beyond that the powers of two and the last.
 _EVERY_K_UP_TO = 16
@@ -39,11 +39,8 @@ class Metrics:
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Takes an output line."""
-        facts = line.get("rollout")
-        facts = facts if isinstance(facts, dict) else {}
-        reference = line.get("agent_ref")
-        name = facts.get("agent") or (reference or {}).get("name") or ""
-        agent = self._agents.setdefault(name, _Agent())
+        facts = facts_of(line)
+        agent = self._agents.setdefault(agent_of(line), _Agent())
         agent.outcomes[str(facts.get("outcome", "completed"))] += 1
         reward = line.get("reward")
         if _is_number(reward):
@@ -80,6 +77,17 @@ class _Agent:
             **({_ONE: mean, _ONE_OF_ONE: mean} if ungrouped else pass_at_k(list(self.rewards.values()))),
             "fields": {key: _summary(values) for key, values in sorted(self.fields.items())},
         }
+
+
+def agent_of(line: Mapping[str, Any]) -> str:
+    """The agent that ran an output line."""
+    return facts_of(line).get("agent") or (line.get("agent_ref") or {}).get("name") or ""
+
+
+def facts_of(line: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What gymd says about a rollout in its output line."""
+    facts = line.get("rollout")
+    return facts if isinstance(facts, dict) else {}
 
 
 def pass_at_k(tasks: Sequence[Sequence[float]]) -> dict[str, float]:

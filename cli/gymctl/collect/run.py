@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ import orjson
 
 from gymapi.v1.rollout_pb2 import OUTCOME_CANCELLED, Rollout, Task
 from gymapi.v1.rollout_service_pb2 import TaskSubmission
+from gymctl.collect.environment import ScoredRollouts
 from gymctl.collect.files import LineFile
 from gymctl.collect.metrics import Metrics
 from gymctl.collect.plan import DoneSet, Job, Plan
@@ -43,6 +44,8 @@ class Tally:
     failed: int = 0
     cancelled: int = 0
     metrics: Metrics = field(default_factory=Metrics)
+    scored: ScoredRollouts = field(default_factory=ScoredRollouts)
+    """For the environments' own metrics."""
     reasons: Counter[str] = field(default_factory=Counter)
     """Failures by reason."""
     examples: dict[str, str] = field(default_factory=dict)
@@ -54,6 +57,11 @@ class Tally:
     def mean_reward(self) -> float | None:
         """Of what was scored; None: nothing."""
         return self.metrics.mean_reward
+
+    def keep(self, line: Mapping[str, Any]) -> None:
+        """Takes a line of the output into the metrics."""
+        self.metrics.add(line)
+        self.scored.add(line)
 
     @property
     def missing(self) -> int:
@@ -159,7 +167,7 @@ class Collection:
             self._output.write(line)
             tally.done += 1
             self._done.add(job.task_index, job.index)
-            tally.metrics.add(orjson.loads(line))
+            tally.keep(orjson.loads(line))
         elif rollout.outcome == OUTCOME_CANCELLED and (tally.interrupted or tally.hopeless):
             tally.cancelled += 1  # not a failure of the rollout: a resume runs it
         else:
