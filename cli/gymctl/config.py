@@ -11,6 +11,7 @@ from gymctl.output import Column, note, show, show_json
 
 if TYPE_CHECKING:
     from gymd.config import GymConfig
+    from gymd.config.load import ServerCheck
 
 __all__ = ["config"]
 
@@ -56,7 +57,9 @@ def check(settings: Settings, configs: tuple[str, ...], overrides: tuple[str, ..
     Example:
       gymctl config check --config servers.yaml --config local.yaml
     """
-    loaded = _load(configs, overrides)
+    from gymctl.server_check import check_servers
+
+    loaded = _load(configs, overrides, check_servers)
     document = [
         {
             "name": server.name,
@@ -74,10 +77,12 @@ def check(settings: Settings, configs: tuple[str, ...], overrides: tuple[str, ..
     note(f"The configuration is in order ({files}).")
 
 
-def _load(configs: tuple[str, ...], overrides: tuple[str, ...]) -> GymConfig:
+def _load(
+    configs: tuple[str, ...], overrides: tuple[str, ...], check: ServerCheck | None = None
+) -> GymConfig:
     for setting in overrides:
         if "=" not in setting and not setting.startswith("~"):
             raise click.UsageError(f"{setting!r} is not KEY=VALUE. For a file write --config {setting}")
     from gymd.config import load_config
 
-    return load_config(configs, overrides)
+    return load_config(configs, overrides, check=check)

@@ -7,7 +7,7 @@ OmegaConf is imported inside `load_config` only: whoever merely needs the types 
 """
 
 from gymd.config.builtin import builtin_folder, builtin_names, builtin_path
-from gymd.config.load import load_config, validate
+from gymd.config.load import load_config
 from gymd.config.model import GymConfig, Kind, Placement, ServerSpec
 from gymd.config.problems import ConfigError, Problem
 from gymd.config.secrets import MASK, is_secret_key, mask, scrub
@@ -31,5 +31,4 @@ __all__ = [
     "mask",
     "scrub",
     "split_address",
-    "validate",
 ]

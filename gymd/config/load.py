@@ -1,6 +1,5 @@
 """Loads a configuration: read, merge, resolve, check; then one result or one error with every problem."""
 
-import copy
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gymd.config.directives import apply_directives
 from gymd.config.keys import KNOWN_KEYS, SETTINGS_KEY
-from gymd.config.model import TYPE_OF_KIND, GymConfig, Kind, ServerSpec
+from gymd.config.model import TYPE_OF_KIND, GymConfig, ServerSpec
 from gymd.config.names import custom_implementations, modernise, modernise_override
 from gymd.config.overrides import apply_override
 from gymd.config.problems import Report
@@ -21,10 +20,10 @@ from gymd.config.sources import Sources, read_sources
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-__all__ = ["Validators", "load_config", "validate"]
+__all__ = ["ServerCheck", "load_config"]
 
-Validators = Mapping[tuple[Kind, str], Callable[[dict[str, Any]], Sequence[tuple[str, str]]]]
-"""By kind and implementation: takes a server's `config`, returns (key below the block, what is wrong)."""
+ServerCheck = Callable[[Sequence[ServerSpec]], Mapping[str, Sequence[tuple[str, str]]]]
+"""Asked once about servers; answers with findings (dotted key, message) by server name."""
 
 
 def load_config(
@@ -33,7 +32,7 @@ def load_config(
     *,
     cwd: Path | None = None,
     env_file: Path | None = None,
-    validators: Validators | None = None,
+    check: ServerCheck | None = None,
 ) -> GymConfig:
     """Loads the configuration of a mesh.
 
@@ -48,7 +47,7 @@ def load_config(
         overrides: `key=value`, `+key=value`, `++key=value`, `~key`.
         cwd: what relative paths and env.yaml are relative to; the working directory by default.
         env_file: the file to read in place of `env.yaml`, which must exist then.
-        validators: checks by the servers themselves, whose findings join the report.
+        check: asks the servers' own code, whose findings join the report.
 
     Raises:
         ConfigError: with every problem of the configuration.
@@ -66,21 +65,10 @@ def load_config(
     daemon = load_settings(raw.get(SETTINGS_KEY), report, os.environ)
     layers = [*sources.files, *([sources.env] if sources.env else [])]
     config = GymConfig(servers, daemon, raw, [layer.path for layer in layers], report.origins)
-    _run_validators(config, validators or {}, report)
+    if check is not None:
+        _ask_servers(config, check, report)
     report.raise_if_any(secret_values([raw, tree, *(layer.tree for layer in layers)]))
     return config
-
-
-def validate(config: GymConfig, validators: Validators) -> None:
-    """Runs the servers' own checks over a loaded configuration.
-
-    Raises:
-        ConfigError: with every finding, each with the file and key that it is about.
-    """
-    report = Report(Path.cwd())
-    report.origins = config.origins
-    _run_validators(config, validators, report)
-    report.raise_if_any(secret_values(config.raw))
 
 
 def _merge(sources: Sources, report: Report) -> dict[str, Any]:
@@ -101,14 +89,14 @@ def _merge(sources: Sources, report: Report) -> dict[str, Any]:
     return {str(name): value for name, value in merged.items()}
 
 
-def _run_validators(config: GymConfig, validators: Validators, report: Report) -> None:
-    for server in config.servers:
-        check = validators.get((server.kind, server.implementation))
-        key = (server.name, TYPE_OF_KIND[server.kind], server.implementation)
-        # What is already known to be wrong would only be told a second time, in other words.
-        if check is None or report.touches(key):
-            continue
-        for name, message in check(copy.deepcopy(server.config)):
+def _ask_servers(config: GymConfig, check: ServerCheck, report: Report) -> None:
+    keys = {one.name: (one.name, TYPE_OF_KIND[one.kind], one.implementation) for one in config.servers}
+    # What is already known to be wrong would only be told a second time, in other words.
+    sound = [server for server in config.servers if not report.touches(keys[server.name])]
+    found = check(sound) if sound else {}
+    for server in sound:
+        for name, message in found.get(server.name, ()):
+            key = keys[server.name]
             below = tuple(part for part in name.split(".") if part)
             report.add((*key, *below), message, _advice(server))
 

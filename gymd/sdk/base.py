@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 from typing import Any, ClassVar, Literal
 
@@ -9,7 +10,7 @@ import pydantic
 
 from gymd.mesh import Mesh
 
-__all__ = ["COMMON_KEYS", "ModelRef", "ResourcesRef", "Server", "ServerConfig"]
+__all__ = ["COMMON_KEYS", "ModelRef", "ResourcesRef", "Server", "ServerConfig", "explain"]
 
 COMMON_KEYS = frozenset(
     {
@@ -34,7 +35,7 @@ COMMON_KEYS = frozenset(
 
 
 class ServerConfig(pydantic.BaseModel):
-    """Base of every server's configuration; an unknown key is an error that names the nearest one."""
+    """Base of every server's configuration; an unknown key is an error (see `explain`)."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
@@ -42,6 +43,20 @@ class ServerConfig(pydantic.BaseModel):
     def parse(cls, block: dict[str, Any]) -> ServerConfig:
         """Validates a server's block of the YAML; raises pydantic.ValidationError."""
         return cls.model_validate({key: value for key, value in block.items() if key not in COMMON_KEYS})
+
+
+def explain(config: type[ServerConfig], failure: pydantic.ValidationError) -> list[tuple[str, str]]:
+    """What is wrong in a server's block: each wrong key (dotted), and why."""
+    found = []
+    for problem in failure.errors(include_url=False, include_context=False, include_input=False):
+        key, message = ".".join(map(str, problem["loc"])), problem["msg"]
+        if problem["type"] == "extra_forbidden":
+            known = list(config.model_fields)
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or 'none'}"
+            message = f"no such key; {hint}"
+        found.append((key, message))
+    return found
 
 
 class ModelRef(pydantic.BaseModel):

@@ -27,7 +27,7 @@ import pydantic
 
 from gymd.errors import GymdError, error
 from gymd.mesh import Directory, LocalServers, Mesh, build_server
-from gymd.sdk.base import Server
+from gymd.sdk.base import Server, explain
 from gymd.sdk.episode import sessions_closed
 from gymd.sdk.lease import Registration
 from gymd.sdk.loading import load_server_class
@@ -107,11 +107,16 @@ class Host:
         Raises:
             GymdError: a server cannot start; the text names it and says why.
         """
+        failures = []
         for block in self.bootstrap.servers:
             try:
                 self.add(build(block, self.mesh))
             except Exception as failure:
-                raise _cannot_start(block.name, failure) from failure
+                failures.append(_cannot_start(block.name, failure))
+        if failures:
+            # All at once, so that a user mends a configuration in one go; the first one names the server.
+            text = "; ".join(failure.message for failure in failures)
+            raise error("SERVER_NOT_READY", text, server=failures[0].metadata["server"])
         # Together, because one of them may load a model.
         await asyncio.gather(*(self._start(server) for server in self.servers))
         addresses = await self.wire.start()
@@ -173,8 +178,7 @@ def configure(cls: type[Server], name: str, config: dict[str, Any], mesh: Mesh) 
     try:
         parsed = cls.Config.parse(config)
     except pydantic.ValidationError as failure:
-        problems = failure.errors(include_url=False, include_context=False, include_input=False)
-        details = "; ".join(f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in problems)
+        details = "; ".join(f"{key}: {message}" for key, message in explain(cls.Config, failure))
         text = f"its configuration is wrong: {details}"
         raise error("INVALID_REQUEST", text, server=name) from None
     return cls(name, parsed, mesh)

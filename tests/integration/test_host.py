@@ -333,7 +333,7 @@ async def test_knows_the_peers_that_the_registry_tells_it() -> None:
         (
             WEATHER | {"config": {"citty": 1, "unit": 2}},
             "gymd-host: cannot start weather: its configuration is wrong: citty: "
-            "Extra inputs are not permitted; unit: Extra inputs are not permitted",
+            "no such key; there are: none; unit: no such key; there are: none",
         ),
         (WEATHER | {"implementation": "wether"}, "gymd-host: cannot start weather: cannot import "),
         (

@@ -1,16 +1,11 @@
 """Every mistake of a configuration is reported at once, with file, key and advice, without its secrets."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from gymd.config import (
-    ConfigError,
-    Problem,
-    load_config,
-    validate,
-)
+from gymd.config import ConfigError, Problem, ServerSpec, load_config
 
 SECRET = "sk-very-private-abcd"
 MODEL = """
@@ -320,35 +315,31 @@ def test_directive_circles_end(fail: Load) -> None:
 # The servers' own checks.
 
 
-def test_validators_add_their_findings(place: Path) -> None:
+def test_servers_add_their_findings(place: Path) -> None:
     (place / "a.yaml").write_text(mcqa(f"mode: x, deep: {{n: 1}}, api_key: {SECRET}"))
     (place / "b.yaml").write_text(mcqa("deep: {n: 2}"))
 
-    def check(block: dict[str, object]) -> list[tuple[str, str]]:
-        block.clear()
-        return [("mode", f"'x' is no mode, {SECRET}"), ("deep.n", "too small")]
+    def check(servers: Sequence[ServerSpec]) -> dict[str, list[tuple[str, str]]]:
+        assert [server.name for server in servers] == ["m"]
+        return {"m": [("mode", f"'x' is no mode, {SECRET}"), ("deep.n", "too small")]}
 
-    config = load_config(["a.yaml", "b.yaml"], cwd=place)
     with pytest.raises(ConfigError) as caught:
-        validate(config, {("resources", "mcqa"): check})
+        load_config(["a.yaml", "b.yaml"], cwd=place, check=check)
     assert [(p.file, p.key) for p in caught.value.problems] == [
         ("a.yaml", f"{BLOCK}.mode"),
         ("b.yaml", f"{BLOCK}.deep.n"),
     ]
     assert SECRET not in str(caught.value)
-    assert config.server("m").config["mode"] == "x"
-    validate(config, {("resources", "mcqa"): lambda block: [], ("agent", "simple_agent"): check})
+    assert load_config(["a.yaml"], cwd=place, check=lambda servers: {}).server("m").config["mode"] == "x"
     with pytest.raises(ConfigError) as caught:
-        load_config(["a.yaml"], ["gymd.grace_s=-2"], cwd=place, validators={("resources", "mcqa"): check})
+        load_config(["a.yaml"], ["gymd.grace_s=-2"], cwd=place, check=check)
     assert [p.key for p in caught.value.problems] == ["gymd.grace_s", f"{BLOCK}.mode", f"{BLOCK}.deep.n"]
 
 
-def test_validators_do_not_repeat_what_is_known(place: Path) -> None:
+def test_servers_are_not_asked_about_what_is_known(place: Path) -> None:
     (place / "a.yaml").write_text(mcqa("mode: '???'"))
     with pytest.raises(ConfigError) as caught:
-        load_config(
-            ["a.yaml"], cwd=place, validators={("resources", "mcqa"): lambda block: [("mode", "is None")]}
-        )
+        load_config(["a.yaml"], cwd=place, check=lambda servers: {"m": [("mode", "is None")]})
     assert "required" in only(caught.value).message
 
 
