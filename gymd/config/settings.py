@@ -24,6 +24,8 @@ DEFAULT_GRACE_S = 10.0
 # A crashed host starts again after the first wait, then after twice as long, up to the second.
 DEFAULT_RESTART_BACKOFF_MIN_S = 0.5
 DEFAULT_RESTART_BACKOFF_MAX_S = 30.0
+# Longest state_dir with room for a host's name within the 107 bytes that a socket's path may have.
+MAX_SOCKET_FOLDER = 50
 # A whole rollout: long agentic ones take tens of minutes.
 DEFAULT_ROLLOUT_S = 3600.0
 # One model call: 32k tokens from a busy engine.
@@ -97,6 +99,8 @@ class DaemonSettings(_Settings):
     """Address to serve on, `host:port`; port 0 takes any free one."""
     unix_socket: Path | None = None
     """Path of a unix socket to serve on as well; none by default."""
+    host_sockets: bool = False
+    """Hosts listen on unix sockets in the state folder instead of loopback ports; fixed ports stay ports."""
     state_dir: Path = Field(default_factory=default_state_dir)
     """Folder for the journal, logs and virtual environments."""
     pool_hosts: int = Field(default=DEFAULT_POOL_HOSTS, ge=0)
@@ -143,6 +147,8 @@ class DaemonSettings(_Settings):
     def _bounds_in_order(self) -> "DaemonSettings":
         if self.restart_backoff_min_s > self.restart_backoff_max_s:
             raise ValueError("restart_backoff_min_s must not exceed restart_backoff_max_s")
+        if self.host_sockets and len(str(self.state_dir)) > MAX_SOCKET_FOLDER:
+            raise ValueError(f"host_sockets needs a state_dir of at most {MAX_SOCKET_FOLDER} characters")
         return self
 
 

@@ -85,7 +85,7 @@ class Daemon:
         self.hub = Hub(self.registry, self.scheduler, _limits(settings))
         secrets = secret_values(config.raw)
         self.supervisor = Supervisor(
-            make_plan(config.servers, settings.host_count),
+            make_plan(config.servers, settings.host_count, _socket_folder(settings)),
             self.registry,
             Environments(settings.state_dir / "venvs"),
             grace_s=settings.grace_s,
@@ -282,6 +282,14 @@ def _check_listen(settings: DaemonSettings, *, allow_remote: bool) -> None:
             "authenticated; if that is what you want, start gymd with --allow-remote"
         )
         raise error("INVALID_REQUEST", text, field="gymd.listen", address=settings.listen)
+
+
+def _socket_folder(settings: DaemonSettings) -> Path | None:
+    if not settings.host_sockets:
+        return None
+    folder = settings.state_dir / "hosts"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
 
 
 def _clear_socket(path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from gymapi.v1.registry_service_pb2 import Placement, ServerKind
@@ -58,13 +59,13 @@ class Plan:
     remote: list[ServerSpec] = field(default_factory=list)
 
 
-def make_plan(servers: Sequence[ServerSpec], host_count: int) -> Plan:
+def make_plan(servers: Sequence[ServerSpec], host_count: int, sockets: Path | None = None) -> Plan:
     """Places servers on processes.
 
     Every process of the pool runs every `shared` server, so that a rollout never leaves its process; a server
     whose `replicas` the user set runs in so many of them only. `process` and `venv` servers get a process for
     each replica. A server whose placement nobody chose gets an environment of its own if it needs packages
-    that the daemon's lacks.
+    that the daemon's lacks. Processes listen on free loopback ports, or on sockets in the folder `sockets`.
     """
     plan = Plan()
     shared: list[ServerSpec] = []
@@ -77,7 +78,15 @@ def make_plan(servers: Sequence[ServerSpec], host_count: int) -> Plan:
         else:
             plan.hosts.extend(_own_hosts(server, placement))
     plan.hosts[:0] = _pool(shared, host_count)
+    if sockets is not None:
+        plan.hosts[:] = [_on_socket(host, sockets) for host in plan.hosts]
     return plan
+
+
+def _on_socket(host: HostPlan, folder: Path) -> HostPlan:
+    """The same process on a socket of its own in place of a free port."""
+    address = f"unix:{folder / host.name[:40]}.sock"
+    return replace(host, listen=tuple(address if one.endswith(":0") else one for one in host.listen))
 
 
 def _placement(server: ServerSpec) -> str:

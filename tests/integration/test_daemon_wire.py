@@ -1,8 +1,10 @@
 """The daemon's other services over real sockets: registry, health, reflection, metrics; where it listens."""
 
 import asyncio
+import os
 import socket
 import stat
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -215,6 +217,18 @@ class TestListening:
             assert path.exists(), "a refused daemon leaves the other's socket alone"
             assert mesh.daemon.addresses[1] == f"unix:{path}"
         assert not path.exists()
+
+    async def test_hosts_on_sockets_run_rollouts_and_leave_no_file(self, tmp_path: Path) -> None:
+        # Short: the path of a socket may have 107 bytes, and a test's own folder has more.
+        with tempfile.TemporaryDirectory(prefix="gymd-") as state:
+            async with running(Path(state), toy(), host_sockets=True) as mesh:
+                (server,) = await mesh.servers("toy")
+                assert server.address == f"unix:{state}/hosts/pool-0.sock"
+                stream = await mesh.stream().open()
+                await stream.submit(task("a", rollout_count=20))
+                assert len(await stream.until(20)) == 20
+                await stream.finish()
+            assert not os.listdir(f"{state}/hosts")
 
     async def test_a_socket_that_a_dead_daemon_left_is_replaced(self, tmp_path: Path) -> None:
         path = tmp_path / "gymd.sock"
