@@ -96,9 +96,9 @@ class Directory:
         """Names of all servers of a kind."""
         return sorted(name for other, name in self._by_name if other == kind)
 
-    async def changed(self) -> None:
-        """Waits for the next change."""
-        await self._changed.wait()
+    def next_change(self) -> asyncio.Event:
+        """The event that the next change sets. Take it before looking, then no change is missed."""
+        return self._changed
 
     def pick(self, name: str, kind: str, key: str = "", host_id: str = "") -> Peer:
         """The replica for a key: one of this process first, else always the same among those that are ready.

@@ -66,17 +66,15 @@ class Mesh:
         """Like pick, but waits up to `timeout` seconds for a replica to become ready."""
         deadline = asyncio.get_running_loop().time() + timeout
         while True:
-            # The event is taken before looking, so a change in between is not missed.
-            changed = asyncio.ensure_future(self.directory.changed())
+            change = self.directory.next_change()
             try:
                 return self.pick(name, kind)
-            except GymdError:
-                left = deadline - asyncio.get_running_loop().time()
-                done, _ = await asyncio.wait([changed], timeout=max(0.0, left))
-                if not done:
-                    raise
-            finally:
-                changed.cancel()
+            except GymdError as failure:
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        await change.wait()
+                except TimeoutError:
+                    raise failure from None
 
     def stub(self, peer: Peer) -> Any:
         """The generated stub of the peer's service, over the channel that fits where the peer lives."""

@@ -131,3 +131,21 @@ def test_servers_that_cannot_take_work_say_why() -> None:
     directory.update([], ["env@"])
     with pytest.raises(GymdError, match="there are: none"):
         directory.pick("env", "resources")
+
+
+async def test_a_change_right_after_the_look_is_not_missed() -> None:
+    directory = Directory()
+    mesh = Mesh("me", LocalServers(), directory)
+    server = registry.Server(
+        server_id="1",
+        name="m",
+        kind=registry.SERVER_KIND_MODEL,
+        address="127.0.0.1:1",
+        state=registry.SERVER_STATE_READY,
+    )
+    waiting = asyncio.create_task(mesh.wait("m", "model", 20))
+    # Comes after the first step of `waiting` and before anything that this step may have scheduled.
+    asyncio.get_running_loop().call_soon(directory.replace, [server])
+    async with asyncio.timeout(5):
+        assert (await waiting).server_id == "1"
+    await mesh.close()
