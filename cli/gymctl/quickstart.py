@@ -14,6 +14,7 @@ import click
 from gymctl.errors import CliError
 from gymctl.options import Settings, common
 from gymctl.output import Column, console, make_table, note, show_json
+from gymctl.state import state_dir
 
 __all__ = ["quickstart"]
 
@@ -61,7 +62,8 @@ def quickstart(settings: Settings, model: str, overrides: tuple[str, ...]) -> in
         # A state folder of its own: a daemon that runs already is not disturbed.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gymd-quickstart-")))
         configs = [ENVIRONMENT, _model_config(model)]
-        address = stack.enter_context(running_daemon(configs, overrides, folder=folder))
+        kept = [*_model_overrides(model), *overrides]
+        address = stack.enter_context(running_daemon(configs, kept, folder=folder))
         code = _collect(address, target)
     lines = list(_lines(target))
     if settings.output_format == "json":
@@ -90,6 +92,13 @@ def _model_config(model: str) -> str:
     if model == "scripted":
         return str(Path(__file__).with_name("scripted_weather.yaml"))
     return f"{model}_model"
+
+
+def _model_overrides(model: str) -> list[str]:
+    """Keeps the weights of the local model in the usual state folder, so that they are fetched once."""
+    if model != "local":
+        return []
+    return [f"policy_model.responses_api_models.local_model.models_dir={state_dir() / 'models'}"]
 
 
 def _check_target(target: Path) -> None:

@@ -26,7 +26,7 @@ class Requirements:
     """A requirements file."""
 
     text: str
-    """Normalised: no comments, no blank lines, order kept (options such as --index-url come first)."""
+    """Normalised: no comments, no blank lines, order kept (options come first)."""
     folder: str
     """Where relative paths in it start."""
 

@@ -144,7 +144,8 @@ class Link:
         if self._queued_bytes > QUEUE_BYTES:
             await self._room.wait()
         if self._failure is not None:
-            raise self._failure
+            # A new one each time: a raised exception keeps the frames of everyone who raised it.
+            raise error("PEER_UNREACHABLE", self._failure.message)
         if self._peer_draining:
             raise error("DRAINING", f"the host of {server} is draining; another replica will take the call")
         self._next_id = call_id = self._next_id + 1

@@ -137,8 +137,10 @@ class TestEnvironments:
 
 class TestRequirements:
     def test_normalised(self) -> None:
-        text = "# head\n-e nemo-gym[dev] @ ../../\n\nmath-verify == 0.8  # why\n--index-url https://x/#frag\n"
-        assert normalise(text) == "math-verify == 0.8\n--index-url https://x/#frag"
+        text = (
+            "# head\n-e nemo-gym[dev] @ ../../\n\nmath-verify == 0.8  # why\n--find-links https://x/#frag\n"
+        )
+        assert normalise(text) == "math-verify == 0.8\n--find-links https://x/#frag"
 
     def test_the_key_follows_the_contents(self) -> None:
         assert Requirements("a==1", "/x").key == Requirements("a==1", "/y").key

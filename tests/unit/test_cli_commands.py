@@ -13,8 +13,10 @@ import pytest
 
 from gymctl.app import cli
 from gymctl.output import seconds
+from gymctl.quickstart import _model_overrides
 from gymctl.startup_view import _words_of
 from gymctl.state import is_alive, is_daemon, read_daemon_file, state_dir
+from gymd.config import load_config
 from gymd.config.settings import default_state_dir
 from tests.fakes.daemon import FakeDaemon, server
 from tests.fakes.gymctl import gymctl
@@ -266,3 +268,13 @@ def test_spans_for_people(value: float, text: str) -> None:
 )
 def test_the_last_words_of_a_starting_server(line: str, words: str) -> None:
     assert _words_of(line, "gymd.server.m") == words
+
+
+def test_quickstart_keeps_the_weights_in_the_usual_state_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GYMD_STATE_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    loaded = load_config(["local_model"], [*_model_overrides("local"), "gymd.state_dir=/elsewhere"])
+    assert loaded.server("policy_model").config["models_dir"] == str(tmp_path / "models")
+    assert _model_overrides("scripted") == []

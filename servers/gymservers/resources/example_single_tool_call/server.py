@@ -12,4 +12,5 @@ class Weather(ResourcesServer):
         return {"city": city, "weather_description": f"The weather in {city} is cold."}
 
     async def verify(self) -> float:
+        """Everything is worth 1.0."""
         return 1.0
