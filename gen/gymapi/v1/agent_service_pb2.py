@@ -27,13 +27,15 @@ from gymapi.v1 import responses_pb2 as gymapi_dot_v1_dot_responses__pb2
 from gymapi.v1 import rollout_pb2 as gymapi_dot_v1_dot_rollout__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dgymapi/v1/agent_service.proto\x12\tgymapi.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19gymapi/v1/responses.proto\x1a\x17gymapi/v1/rollout.proto\"T\n!AgentServiceCreateResponseRequest\x12/\n\x06params\x18\x01 \x01(\x0b\x32\x1f.gymapi.v1.ResponseCreateParams\"K\n\"AgentServiceCreateResponseResponse\x12%\n\x08response\x18\x01 \x01(\x0b\x32\x13.gymapi.v1.Response\"\xdf\x01\n\tDeadlines\x12*\n\x07rollout\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x05queue\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x05model\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\x04tool\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06verify\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xe0\x01\n\x11RunRolloutRequest\x12\x12\n\nrollout_id\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\t\x12\x10\n\x08group_id\x18\x03 \x01(\t\x12\r\n\x05index\x18\x04 \x01(\x05\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\x05\x12\x1d\n\x04task\x18\x06 \x01(\x0b\x32\x0f.gymapi.v1.Task\x12\'\n\tdeadlines\x18\x07 \x01(\x0b\x32\x14.gymapi.v1.Deadlines\x12\x1a\n\rreturn_tokens\x18\x08 \x01(\x08H\x00\x88\x01\x01\x42\x10\n\x0e_return_tokens\"9\n\x12RunRolloutResponse\x12#\n\x07rollout\x18\x01 \x01(\x0b\x32\x12.gymapi.v1.Rollout2\xc8\x01\n\x0c\x41gentService\x12m\n\x0e\x43reateResponse\x12,.gymapi.v1.AgentServiceCreateResponseRequest\x1a-.gymapi.v1.AgentServiceCreateResponseResponse\x12I\n\nRunRollout\x12\x1c.gymapi.v1.RunRolloutRequest\x1a\x1d.gymapi.v1.RunRolloutResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dgymapi/v1/agent_service.proto\x12\tgymapi.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19gymapi/v1/responses.proto\x1a\x17gymapi/v1/rollout.proto\"T\n!AgentServiceCreateResponseRequest\x12/\n\x06params\x18\x01 \x01(\x0b\x32\x1f.gymapi.v1.ResponseCreateParams\"K\n\"AgentServiceCreateResponseResponse\x12%\n\x08response\x18\x01 \x01(\x0b\x32\x13.gymapi.v1.Response\"\xdf\x01\n\tDeadlines\x12*\n\x07rollout\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x05queue\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x05model\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\x04tool\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06verify\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xa8\x02\n\x11RunRolloutRequest\x12\x12\n\nrollout_id\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\t\x12\x10\n\x08group_id\x18\x03 \x01(\t\x12\r\n\x05index\x18\x04 \x01(\x05\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\x05\x12\x1d\n\x04task\x18\x06 \x01(\x0b\x32\x0f.gymapi.v1.Task\x12\'\n\tdeadlines\x18\x07 \x01(\x0b\x32\x14.gymapi.v1.Deadlines\x12\x1a\n\rreturn_tokens\x18\x08 \x01(\x08H\x00\x88\x01\x01\x12\x16\n\x0epolicy_session\x18\t \x01(\t\x12\x1b\n\x0epolicy_version\x18\n \x01(\x03H\x01\x88\x01\x01\x42\x10\n\x0e_return_tokensB\x11\n\x0f_policy_version\"9\n\x12RunRolloutResponse\x12#\n\x07rollout\x18\x01 \x01(\x0b\x32\x12.gymapi.v1.Rollout\"M\n\x0eRolloutAttempt\x12\x12\n\nrollout_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\x12\x16\n\x0epolicy_session\x18\x03 \x01(\t\"u\n\x13StopRolloutsRequest\x12+\n\x08rollouts\x18\x01 \x03(\x0b\x32\x19.gymapi.v1.RolloutAttempt\x12!\n\x04mode\x18\x02 \x01(\x0e\x32\x13.gymapi.v1.StopMode\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x16\n\x14StopRolloutsResponse\"\x82\x01\n\x13UpdatePolicyRequest\x12\x16\n\x0epolicy_session\x18\x01 \x01(\t\x12\x19\n\x0clive_version\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\nhold_calls\x18\x03 \x01(\x08\x12\x13\n\x0b\x61\x62ort_calls\x18\x04 \x01(\x08\x42\x0f\n\r_live_version\"\x16\n\x14UpdatePolicyResponse*l\n\x08StopMode\x12\x19\n\x15STOP_MODE_UNSPECIFIED\x10\x00\x12\x13\n\x0fSTOP_MODE_ABORT\x10\x01\x12\x15\n\x11STOP_MODE_PARTIAL\x10\x02\x12\x19\n\x15STOP_MODE_FINISH_TURN\x10\x03\x32\xea\x02\n\x0c\x41gentService\x12m\n\x0e\x43reateResponse\x12,.gymapi.v1.AgentServiceCreateResponseRequest\x1a-.gymapi.v1.AgentServiceCreateResponseResponse\x12I\n\nRunRollout\x12\x1c.gymapi.v1.RunRolloutRequest\x1a\x1d.gymapi.v1.RunRolloutResponse\x12O\n\x0cStopRollouts\x12\x1e.gymapi.v1.StopRolloutsRequest\x1a\x1f.gymapi.v1.StopRolloutsResponse\x12O\n\x0cUpdatePolicy\x12\x1e.gymapi.v1.UpdatePolicyRequest\x1a\x1f.gymapi.v1.UpdatePolicyResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'gymapi.v1.agent_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_STOPMODE']._serialized_start=1254
+  _globals['_STOPMODE']._serialized_end=1362
   _globals['_AGENTSERVICECREATERESPONSEREQUEST']._serialized_start=128
   _globals['_AGENTSERVICECREATERESPONSEREQUEST']._serialized_end=212
   _globals['_AGENTSERVICECREATERESPONSERESPONSE']._serialized_start=214
@@ -41,9 +43,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DEADLINES']._serialized_start=292
   _globals['_DEADLINES']._serialized_end=515
   _globals['_RUNROLLOUTREQUEST']._serialized_start=518
-  _globals['_RUNROLLOUTREQUEST']._serialized_end=742
-  _globals['_RUNROLLOUTRESPONSE']._serialized_start=744
-  _globals['_RUNROLLOUTRESPONSE']._serialized_end=801
-  _globals['_AGENTSERVICE']._serialized_start=804
-  _globals['_AGENTSERVICE']._serialized_end=1004
+  _globals['_RUNROLLOUTREQUEST']._serialized_end=814
+  _globals['_RUNROLLOUTRESPONSE']._serialized_start=816
+  _globals['_RUNROLLOUTRESPONSE']._serialized_end=873
+  _globals['_ROLLOUTATTEMPT']._serialized_start=875
+  _globals['_ROLLOUTATTEMPT']._serialized_end=952
+  _globals['_STOPROLLOUTSREQUEST']._serialized_start=954
+  _globals['_STOPROLLOUTSREQUEST']._serialized_end=1071
+  _globals['_STOPROLLOUTSRESPONSE']._serialized_start=1073
+  _globals['_STOPROLLOUTSRESPONSE']._serialized_end=1095
+  _globals['_UPDATEPOLICYREQUEST']._serialized_start=1098
+  _globals['_UPDATEPOLICYREQUEST']._serialized_end=1228
+  _globals['_UPDATEPOLICYRESPONSE']._serialized_start=1230
+  _globals['_UPDATEPOLICYRESPONSE']._serialized_end=1252
+  _globals['_AGENTSERVICE']._serialized_start=1365
+  _globals['_AGENTSERVICE']._serialized_end=1727
 # @@protoc_insertion_point(module_scope)

@@ -45,6 +45,16 @@ class AgentServiceStub(object):
                 request_serializer=gymapi_dot_v1_dot_agent__service__pb2.RunRolloutRequest.SerializeToString,
                 response_deserializer=gymapi_dot_v1_dot_agent__service__pb2.RunRolloutResponse.FromString,
                 _registered_method=True)
+        self.StopRollouts = channel.unary_unary(
+                '/gymapi.v1.AgentService/StopRollouts',
+                request_serializer=gymapi_dot_v1_dot_agent__service__pb2.StopRolloutsRequest.SerializeToString,
+                response_deserializer=gymapi_dot_v1_dot_agent__service__pb2.StopRolloutsResponse.FromString,
+                _registered_method=True)
+        self.UpdatePolicy = channel.unary_unary(
+                '/gymapi.v1.AgentService/UpdatePolicy',
+                request_serializer=gymapi_dot_v1_dot_agent__service__pb2.UpdatePolicyRequest.SerializeToString,
+                response_deserializer=gymapi_dot_v1_dot_agent__service__pb2.UpdatePolicyResponse.FromString,
+                _registered_method=True)
 
 
 class AgentServiceServicer(object):
@@ -71,6 +81,25 @@ class AgentServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StopRollouts(self, request, context):
+        """Stops rollouts; answered when everything that they used is released. RunRollout then returns what there is.
+
+        Idempotent: what does not run here (any more) is released. The rollouts of a server that lacks it are stopped by
+        cancelling RunRollout.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdatePolicy(self, request, context):
+        """Tells the rollouts of one trainer's session that the weights of their policy change.
+
+        Idempotent. Answered at once; sessions without a rollout here are ignored.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -83,6 +112,16 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.RunRollout,
                     request_deserializer=gymapi_dot_v1_dot_agent__service__pb2.RunRolloutRequest.FromString,
                     response_serializer=gymapi_dot_v1_dot_agent__service__pb2.RunRolloutResponse.SerializeToString,
+            ),
+            'StopRollouts': grpc.unary_unary_rpc_method_handler(
+                    servicer.StopRollouts,
+                    request_deserializer=gymapi_dot_v1_dot_agent__service__pb2.StopRolloutsRequest.FromString,
+                    response_serializer=gymapi_dot_v1_dot_agent__service__pb2.StopRolloutsResponse.SerializeToString,
+            ),
+            'UpdatePolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdatePolicy,
+                    request_deserializer=gymapi_dot_v1_dot_agent__service__pb2.UpdatePolicyRequest.FromString,
+                    response_serializer=gymapi_dot_v1_dot_agent__service__pb2.UpdatePolicyResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -140,6 +179,60 @@ class AgentService(object):
             '/gymapi.v1.AgentService/RunRollout',
             gymapi_dot_v1_dot_agent__service__pb2.RunRolloutRequest.SerializeToString,
             gymapi_dot_v1_dot_agent__service__pb2.RunRolloutResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StopRollouts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gymapi.v1.AgentService/StopRollouts',
+            gymapi_dot_v1_dot_agent__service__pb2.StopRolloutsRequest.SerializeToString,
+            gymapi_dot_v1_dot_agent__service__pb2.StopRolloutsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdatePolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gymapi.v1.AgentService/UpdatePolicy',
+            gymapi_dot_v1_dot_agent__service__pb2.UpdatePolicyRequest.SerializeToString,
+            gymapi_dot_v1_dot_agent__service__pb2.UpdatePolicyResponse.FromString,
             options,
             channel_credentials,
             insecure,

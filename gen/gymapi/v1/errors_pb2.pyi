@@ -37,6 +37,7 @@ class ErrorReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_REASON_UPSTREAM_MALFORMED: _ClassVar[ErrorReason]
     ERROR_REASON_INTERNAL: _ClassVar[ErrorReason]
     ERROR_REASON_STORAGE_FULL: _ClassVar[ErrorReason]
+    ERROR_REASON_JUDGE_FAILED: _ClassVar[ErrorReason]
 ERROR_REASON_UNSPECIFIED: ErrorReason
 ERROR_REASON_INVALID_REQUEST: ErrorReason
 ERROR_REASON_PROTOCOL_VIOLATION: ErrorReason
@@ -64,6 +65,7 @@ ERROR_REASON_SERVER_CODE_FAILED: ErrorReason
 ERROR_REASON_UPSTREAM_MALFORMED: ErrorReason
 ERROR_REASON_INTERNAL: ErrorReason
 ERROR_REASON_STORAGE_FULL: ErrorReason
+ERROR_REASON_JUDGE_FAILED: ErrorReason
 
 class ErrorStatus(_message.Message):
     __slots__ = ("code", "reason", "message", "metadata", "retry_delay")

@@ -53,7 +53,7 @@ class LinkServiceServicer(object):
         upwards. A call ends with a `message` whose `last` is true, an `end` or an `error`; the caller may end it
         early with `cancel`. When the stream breaks, every call under way fails with PEER_UNREACHABLE. After
         `drain` the receiver starts no further call on this link; calls under way go on. Senders batch what is
-        queued, at most 64 frames a message, and wait for nothing to fill a batch.
+        queued, at most 64 frames a message, cancels not counted, and wait for nothing to fill a batch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

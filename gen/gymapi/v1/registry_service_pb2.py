@@ -26,7 +26,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n gymapi/v1/registry_service.proto\x12\tgymapi.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x83\x01\n\x12ServerCapabilities\x12\x13\n\x0b\x61pi_version\x18\x01 \x01(\t\x12\x0c\n\x04link\x18\x02 \x01(\x08\x12\x19\n\x11max_message_bytes\x18\x03 \x01(\x03\x12\x17\n\x0fmax_concurrency\x18\x04 \x01(\x05\x12\x16\n\x0eimplementation\x18\x05 \x01(\t\"\xf4\x03\n\x06Server\x12\x11\n\tserver_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12#\n\x04kind\x18\x03 \x01(\x0e\x32\x15.gymapi.v1.ServerKind\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0f\n\x07host_id\x18\x05 \x01(\t\x12\'\n\tplacement\x18\x06 \x01(\x0e\x32\x14.gymapi.v1.Placement\x12%\n\x05state\x18\x07 \x01(\x0e\x32\x16.gymapi.v1.ServerState\x12\x11\n\tcondition\x18\x08 \x01(\t\x12\x33\n\x0c\x63\x61pabilities\x18\t \x01(\x0b\x32\x1d.gymapi.v1.ServerCapabilities\x12\x31\n\rregister_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\x11lease_expire_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0b\n\x03pid\x18\x0c \x01(\x03\x12\x15\n\rrestart_count\x18\r \x01(\x05\x12-\n\x06labels\x18\x0e \x03(\x0b\x32\x1d.gymapi.v1.Server.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x8d\x03\n\x15RegisterServerRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12#\n\x04kind\x18\x03 \x01(\x0e\x32\x15.gymapi.v1.ServerKind\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0f\n\x07host_id\x18\x05 \x01(\t\x12\x33\n\x0c\x63\x61pabilities\x18\x06 \x01(\x0b\x32\x1d.gymapi.v1.ServerCapabilities\x12,\n\tlease_ttl\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\x05ready\x18\x08 \x01(\x08H\x00\x88\x01\x01\x12\x11\n\tcondition\x18\t \x01(\t\x12<\n\x06labels\x18\n \x03(\x0b\x32,.gymapi.v1.RegisterServerRequest.LabelsEntry\x12\x0b\n\x03pid\x18\x0b \x01(\x03\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x08\n\x06_ready\"k\n\x16RegisterServerResponse\x12\x11\n\tserver_id\x18\x01 \x01(\t\x12,\n\tlease_ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08\x64raining\x18\x03 \x01(\x08\"G\n\x12ListServersRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x04kind\x18\x02 \x01(\x0e\x32\x15.gymapi.v1.ServerKind\"r\n\x13ListServersResponse\x12\"\n\x07servers\x18\x01 \x03(\x0b\x32\x11.gymapi.v1.Server\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12%\n\x06\x64\x61\x65mon\x18\x03 \x01(\x0b\x32\x15.gymapi.v1.DaemonInfo\"\x94\x01\n\nDaemonInfo\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0b\n\x03pid\x18\x03 \x01(\x03\x12.\n\nstart_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08\x64raining\x18\x05 \x01(\x08\x12\x15\n\rdefault_agent\x18\x06 \x01(\t\":\n\x13WatchServersRequest\x12#\n\x04kind\x18\x01 \x01(\x0e\x32\x15.gymapi.v1.ServerKind\"z\n\x14WatchServersResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x10\n\x08snapshot\x18\x02 \x01(\x08\x12\"\n\x07servers\x18\x03 \x03(\x0b\x32\x11.gymapi.v1.Server\x12\x1a\n\x12removed_server_ids\x18\x04 \x03(\t\"5\n\x12\x44rainServerRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"9\n\x13\x44rainServerResponse\x12\"\n\x07servers\x18\x01 \x03(\x0b\x32\x11.gymapi.v1.Server\",\n\x17\x44\x65registerServerRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\"\x1a\n\x18\x44\x65registerServerResponse\"$\n\x14RestartServerRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"0\n\x15RestartServerResponse\x12\x17\n\x0frestarted_names\x18\x01 \x03(\t\"8\n\x14GetServerLogsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nline_count\x18\x02 \x01(\x05\";\n\x15GetServerLogsResponse\x12\"\n\x04logs\x18\x01 \x03(\x0b\x32\x14.gymapi.v1.ServerLog\"8\n\tServerLog\x12\x0f\n\x07host_id\x18\x01 \x01(\t\x12\x0b\n\x03pid\x18\x02 \x01(\x03\x12\r\n\x05lines\x18\x03 \x03(\t*r\n\nServerKind\x12\x1b\n\x17SERVER_KIND_UNSPECIFIED\x10\x00\x12\x15\n\x11SERVER_KIND_MODEL\x10\x01\x12\x15\n\x11SERVER_KIND_AGENT\x10\x02\x12\x19\n\x15SERVER_KIND_RESOURCES\x10\x03*}\n\tPlacement\x12\x19\n\x15PLACEMENT_UNSPECIFIED\x10\x00\x12\x14\n\x10PLACEMENT_SHARED\x10\x01\x12\x15\n\x11PLACEMENT_PROCESS\x10\x02\x12\x12\n\x0ePLACEMENT_VENV\x10\x03\x12\x14\n\x10PLACEMENT_REMOTE\x10\x04*\xae\x01\n\x0bServerState\x12\x1c\n\x18SERVER_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15SERVER_STATE_STARTING\x10\x01\x12\x16\n\x12SERVER_STATE_READY\x10\x02\x12\x1a\n\x16SERVER_STATE_UNHEALTHY\x10\x03\x12\x19\n\x15SERVER_STATE_DRAINING\x10\x04\x12\x17\n\x13SERVER_STATE_FAILED\x10\x05\x32\xdc\x04\n\x0fRegistryService\x12U\n\x0eRegisterServer\x12 .gymapi.v1.RegisterServerRequest\x1a!.gymapi.v1.RegisterServerResponse\x12L\n\x0bListServers\x12\x1d.gymapi.v1.ListServersRequest\x1a\x1e.gymapi.v1.ListServersResponse\x12Q\n\x0cWatchServers\x12\x1e.gymapi.v1.WatchServersRequest\x1a\x1f.gymapi.v1.WatchServersResponse0\x01\x12L\n\x0b\x44rainServer\x12\x1d.gymapi.v1.DrainServerRequest\x1a\x1e.gymapi.v1.DrainServerResponse\x12[\n\x10\x44\x65registerServer\x12\".gymapi.v1.DeregisterServerRequest\x1a#.gymapi.v1.DeregisterServerResponse\x12R\n\rRestartServer\x12\x1f.gymapi.v1.RestartServerRequest\x1a .gymapi.v1.RestartServerResponse\x12R\n\rGetServerLogs\x12\x1f.gymapi.v1.GetServerLogsRequest\x1a .gymapi.v1.GetServerLogsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n gymapi/v1/registry_service.proto\x12\tgymapi.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x83\x01\n\x12ServerCapabilities\x12\x13\n\x0b\x61pi_version\x18\x01 \x01(\t\x12\x0c\n\x04link\x18\x02 \x01(\x08\x12\x19\n\x11max_message_bytes\x18\x03 \x01(\x03\x12\x17\n\x0fmax_concurrency\x18\x04 \x01(\x05\x12\x16\n\x0eimplementation\x18\x05 \x01(\t\"\xf4\x03\n\x06Server\x12\x11\n\tserver_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12#\n\x04kind\x18\x03 \x01(\x0e\x32\x15.gymapi.v1.ServerKind\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0f\n\x07host_id\x18\x05 \x01(\t\x12\'\n\tplacement\x18\x06 \x01(\x0e\x32\x14.gymapi.v1.Placement\x12%\n\x05state\x18\x07 \x01(\x0e\x32\x16.gymapi.v1.ServerState\x12\x11\n\tcondition\x18\x08 \x01(\t\x12\x33\n\x0c\x63\x61pabilities\x18\t \x01(\x0b\x32\x1d.gymapi.v1.ServerCapabilities\x12\x31\n\rregister_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\x11lease_expire_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0b\n\x03pid\x18\x0c \x01(\x03\x12\x15\n\rrestart_count\x18\r \x01(\x05\x12-\n\x06labels\x18\x0e \x03(\x0b\x32\x1d.gymapi.v1.Server.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x8d\x03\n\x15RegisterServerRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12#\n\x04kind\x18\x03 \x01(\x0e\x32\x15.gymapi.v1.ServerKind\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0f\n\x07host_id\x18\x05 \x01(\t\x12\x33\n\x0c\x63\x61pabilities\x18\x06 \x01(\x0b\x32\x1d.gymapi.v1.ServerCapabilities\x12,\n\tlease_ttl\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\x05ready\x18\x08 \x01(\x08H\x00\x88\x01\x01\x12\x11\n\tcondition\x18\t \x01(\t\x12<\n\x06labels\x18\n \x03(\x0b\x32,.gymapi.v1.RegisterServerRequest.LabelsEntry\x12\x0b\n\x03pid\x18\x0b \x01(\x03\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x08\n\x06_ready\"k\n\x16RegisterServerResponse\x12\x11\n\tserver_id\x18\x01 \x01(\t\x12,\n\tlease_ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08\x64raining\x18\x03 \x01(\x08\"G\n\x12ListServersRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x04kind\x18\x02 \x01(\x0e\x32\x15.gymapi.v1.ServerKind\"r\n\x13ListServersResponse\x12\"\n\x07servers\x18\x01 \x03(\x0b\x32\x11.gymapi.v1.Server\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12%\n\x06\x64\x61\x65mon\x18\x03 \x01(\x0b\x32\x15.gymapi.v1.DaemonInfo\"\xa7\x01\n\nDaemonInfo\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0b\n\x03pid\x18\x03 \x01(\x03\x12.\n\nstart_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08\x64raining\x18\x05 \x01(\x08\x12\x15\n\rdefault_agent\x18\x06 \x01(\t\x12\x11\n\tcondition\x18\x07 \x01(\t\":\n\x13WatchServersRequest\x12#\n\x04kind\x18\x01 \x01(\x0e\x32\x15.gymapi.v1.ServerKind\"z\n\x14WatchServersResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x10\n\x08snapshot\x18\x02 \x01(\x08\x12\"\n\x07servers\x18\x03 \x03(\x0b\x32\x11.gymapi.v1.Server\x12\x1a\n\x12removed_server_ids\x18\x04 \x03(\t\"5\n\x12\x44rainServerRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"9\n\x13\x44rainServerResponse\x12\"\n\x07servers\x18\x01 \x03(\x0b\x32\x11.gymapi.v1.Server\",\n\x17\x44\x65registerServerRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\"\x1a\n\x18\x44\x65registerServerResponse\"$\n\x14RestartServerRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"0\n\x15RestartServerResponse\x12\x17\n\x0frestarted_names\x18\x01 \x03(\t\"8\n\x14GetServerLogsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nline_count\x18\x02 \x01(\x05\";\n\x15GetServerLogsResponse\x12\"\n\x04logs\x18\x01 \x03(\x0b\x32\x14.gymapi.v1.ServerLog\"8\n\tServerLog\x12\x0f\n\x07host_id\x18\x01 \x01(\t\x12\x0b\n\x03pid\x18\x02 \x01(\x03\x12\r\n\x05lines\x18\x03 \x03(\t*r\n\nServerKind\x12\x1b\n\x17SERVER_KIND_UNSPECIFIED\x10\x00\x12\x15\n\x11SERVER_KIND_MODEL\x10\x01\x12\x15\n\x11SERVER_KIND_AGENT\x10\x02\x12\x19\n\x15SERVER_KIND_RESOURCES\x10\x03*}\n\tPlacement\x12\x19\n\x15PLACEMENT_UNSPECIFIED\x10\x00\x12\x14\n\x10PLACEMENT_SHARED\x10\x01\x12\x15\n\x11PLACEMENT_PROCESS\x10\x02\x12\x12\n\x0ePLACEMENT_VENV\x10\x03\x12\x14\n\x10PLACEMENT_REMOTE\x10\x04*\xae\x01\n\x0bServerState\x12\x1c\n\x18SERVER_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15SERVER_STATE_STARTING\x10\x01\x12\x16\n\x12SERVER_STATE_READY\x10\x02\x12\x1a\n\x16SERVER_STATE_UNHEALTHY\x10\x03\x12\x19\n\x15SERVER_STATE_DRAINING\x10\x04\x12\x17\n\x13SERVER_STATE_FAILED\x10\x05\x32\xdc\x04\n\x0fRegistryService\x12U\n\x0eRegisterServer\x12 .gymapi.v1.RegisterServerRequest\x1a!.gymapi.v1.RegisterServerResponse\x12L\n\x0bListServers\x12\x1d.gymapi.v1.ListServersRequest\x1a\x1e.gymapi.v1.ListServersResponse\x12Q\n\x0cWatchServers\x12\x1e.gymapi.v1.WatchServersRequest\x1a\x1f.gymapi.v1.WatchServersResponse0\x01\x12L\n\x0b\x44rainServer\x12\x1d.gymapi.v1.DrainServerRequest\x1a\x1e.gymapi.v1.DrainServerResponse\x12[\n\x10\x44\x65registerServer\x12\".gymapi.v1.DeregisterServerRequest\x1a#.gymapi.v1.DeregisterServerResponse\x12R\n\rRestartServer\x12\x1f.gymapi.v1.RestartServerRequest\x1a .gymapi.v1.RestartServerResponse\x12R\n\rGetServerLogs\x12\x1f.gymapi.v1.GetServerLogsRequest\x1a .gymapi.v1.GetServerLogsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,12 +37,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SERVER_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_REGISTERSERVERREQUEST_LABELSENTRY']._loaded_options = None
   _globals['_REGISTERSERVERREQUEST_LABELSENTRY']._serialized_options = b'8\001'
-  _globals['_SERVERKIND']._serialized_start=2235
-  _globals['_SERVERKIND']._serialized_end=2349
-  _globals['_PLACEMENT']._serialized_start=2351
-  _globals['_PLACEMENT']._serialized_end=2476
-  _globals['_SERVERSTATE']._serialized_start=2479
-  _globals['_SERVERSTATE']._serialized_end=2653
+  _globals['_SERVERKIND']._serialized_start=2254
+  _globals['_SERVERKIND']._serialized_end=2368
+  _globals['_PLACEMENT']._serialized_start=2370
+  _globals['_PLACEMENT']._serialized_end=2495
+  _globals['_SERVERSTATE']._serialized_start=2498
+  _globals['_SERVERSTATE']._serialized_end=2672
   _globals['_SERVERCAPABILITIES']._serialized_start=113
   _globals['_SERVERCAPABILITIES']._serialized_end=244
   _globals['_SERVER']._serialized_start=247
@@ -60,29 +60,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTSERVERSRESPONSE']._serialized_start=1331
   _globals['_LISTSERVERSRESPONSE']._serialized_end=1445
   _globals['_DAEMONINFO']._serialized_start=1448
-  _globals['_DAEMONINFO']._serialized_end=1596
-  _globals['_WATCHSERVERSREQUEST']._serialized_start=1598
-  _globals['_WATCHSERVERSREQUEST']._serialized_end=1656
-  _globals['_WATCHSERVERSRESPONSE']._serialized_start=1658
-  _globals['_WATCHSERVERSRESPONSE']._serialized_end=1780
-  _globals['_DRAINSERVERREQUEST']._serialized_start=1782
-  _globals['_DRAINSERVERREQUEST']._serialized_end=1835
-  _globals['_DRAINSERVERRESPONSE']._serialized_start=1837
-  _globals['_DRAINSERVERRESPONSE']._serialized_end=1894
-  _globals['_DEREGISTERSERVERREQUEST']._serialized_start=1896
-  _globals['_DEREGISTERSERVERREQUEST']._serialized_end=1940
-  _globals['_DEREGISTERSERVERRESPONSE']._serialized_start=1942
-  _globals['_DEREGISTERSERVERRESPONSE']._serialized_end=1968
-  _globals['_RESTARTSERVERREQUEST']._serialized_start=1970
-  _globals['_RESTARTSERVERREQUEST']._serialized_end=2006
-  _globals['_RESTARTSERVERRESPONSE']._serialized_start=2008
-  _globals['_RESTARTSERVERRESPONSE']._serialized_end=2056
-  _globals['_GETSERVERLOGSREQUEST']._serialized_start=2058
-  _globals['_GETSERVERLOGSREQUEST']._serialized_end=2114
-  _globals['_GETSERVERLOGSRESPONSE']._serialized_start=2116
-  _globals['_GETSERVERLOGSRESPONSE']._serialized_end=2175
-  _globals['_SERVERLOG']._serialized_start=2177
-  _globals['_SERVERLOG']._serialized_end=2233
-  _globals['_REGISTRYSERVICE']._serialized_start=2656
-  _globals['_REGISTRYSERVICE']._serialized_end=3260
+  _globals['_DAEMONINFO']._serialized_end=1615
+  _globals['_WATCHSERVERSREQUEST']._serialized_start=1617
+  _globals['_WATCHSERVERSREQUEST']._serialized_end=1675
+  _globals['_WATCHSERVERSRESPONSE']._serialized_start=1677
+  _globals['_WATCHSERVERSRESPONSE']._serialized_end=1799
+  _globals['_DRAINSERVERREQUEST']._serialized_start=1801
+  _globals['_DRAINSERVERREQUEST']._serialized_end=1854
+  _globals['_DRAINSERVERRESPONSE']._serialized_start=1856
+  _globals['_DRAINSERVERRESPONSE']._serialized_end=1913
+  _globals['_DEREGISTERSERVERREQUEST']._serialized_start=1915
+  _globals['_DEREGISTERSERVERREQUEST']._serialized_end=1959
+  _globals['_DEREGISTERSERVERRESPONSE']._serialized_start=1961
+  _globals['_DEREGISTERSERVERRESPONSE']._serialized_end=1987
+  _globals['_RESTARTSERVERREQUEST']._serialized_start=1989
+  _globals['_RESTARTSERVERREQUEST']._serialized_end=2025
+  _globals['_RESTARTSERVERRESPONSE']._serialized_start=2027
+  _globals['_RESTARTSERVERRESPONSE']._serialized_end=2075
+  _globals['_GETSERVERLOGSREQUEST']._serialized_start=2077
+  _globals['_GETSERVERLOGSREQUEST']._serialized_end=2133
+  _globals['_GETSERVERLOGSRESPONSE']._serialized_start=2135
+  _globals['_GETSERVERLOGSRESPONSE']._serialized_end=2194
+  _globals['_SERVERLOG']._serialized_start=2196
+  _globals['_SERVERLOG']._serialized_end=2252
+  _globals['_REGISTRYSERVICE']._serialized_start=2675
+  _globals['_REGISTRYSERVICE']._serialized_end=3279
 # @@protoc_insertion_point(module_scope)

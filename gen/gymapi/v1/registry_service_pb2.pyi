@@ -163,20 +163,22 @@ class ListServersResponse(_message.Message):
     def __init__(self, servers: _Optional[_Iterable[_Union[Server, _Mapping]]] = ..., revision: _Optional[int] = ..., daemon: _Optional[_Union[DaemonInfo, _Mapping]] = ...) -> None: ...
 
 class DaemonInfo(_message.Message):
-    __slots__ = ("version", "address", "pid", "start_time", "draining", "default_agent")
+    __slots__ = ("version", "address", "pid", "start_time", "draining", "default_agent", "condition")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     START_TIME_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_AGENT_FIELD_NUMBER: _ClassVar[int]
+    CONDITION_FIELD_NUMBER: _ClassVar[int]
     version: str
     address: str
     pid: int
     start_time: _timestamp_pb2.Timestamp
     draining: bool
     default_agent: str
-    def __init__(self, version: _Optional[str] = ..., address: _Optional[str] = ..., pid: _Optional[int] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., draining: bool = ..., default_agent: _Optional[str] = ...) -> None: ...
+    condition: str
+    def __init__(self, version: _Optional[str] = ..., address: _Optional[str] = ..., pid: _Optional[int] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., draining: bool = ..., default_agent: _Optional[str] = ..., condition: _Optional[str] = ...) -> None: ...
 
 class WatchServersRequest(_message.Message):
     __slots__ = ("kind",)

@@ -109,7 +109,7 @@ class ResourcesServiceServicer(object):
 
     def Verify(self, request, context):
         """Scores a rollout. Free of side effects on the session, so it may be repeated.
-        Errors: SESSION_NOT_FOUND, INVALID_REQUEST, DEADLINE_EXCEEDED, SERVER_CODE_FAILED.
+        Errors: SESSION_NOT_FOUND, INVALID_REQUEST, DEADLINE_EXCEEDED, SERVER_CODE_FAILED, JUDGE_FAILED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

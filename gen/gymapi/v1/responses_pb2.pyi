@@ -111,16 +111,18 @@ class Item(_message.Message):
     def __init__(self, message: _Optional[_Union[MessageItem, _Mapping]] = ..., function_call: _Optional[_Union[FunctionCall, _Mapping]] = ..., function_call_output: _Optional[_Union[FunctionCallOutput, _Mapping]] = ..., reasoning: _Optional[_Union[ReasoningItem, _Mapping]] = ..., mcp_call: _Optional[_Union[McpCall, _Mapping]] = ..., custom_tool_call: _Optional[_Union[CustomToolCall, _Mapping]] = ..., custom_tool_call_output: _Optional[_Union[CustomToolCallOutput, _Mapping]] = ..., web_search_call: _Optional[_Union[WebSearchCall, _Mapping]] = ..., file_search_call: _Optional[_Union[FileSearchCall, _Mapping]] = ..., code_interpreter_call: _Optional[_Union[CodeInterpreterCall, _Mapping]] = ..., shell_call: _Optional[_Union[ShellCall, _Mapping]] = ..., shell_call_output: _Optional[_Union[ShellCallOutput, _Mapping]] = ..., unknown: _Optional[_Union[UnknownVariant, _Mapping]] = ..., mcp_list_tools: _Optional[_Union[McpListTools, _Mapping]] = ..., mcp_approval_request: _Optional[_Union[McpApprovalRequest, _Mapping]] = ..., mcp_approval_response: _Optional[_Union[McpApprovalResponse, _Mapping]] = ..., computer_call: _Optional[_Union[ComputerCall, _Mapping]] = ..., computer_call_output: _Optional[_Union[ComputerCallOutput, _Mapping]] = ..., image_generation_call: _Optional[_Union[ImageGenerationCall, _Mapping]] = ..., local_shell_call: _Optional[_Union[LocalShellCall, _Mapping]] = ..., local_shell_call_output: _Optional[_Union[LocalShellCallOutput, _Mapping]] = ..., apply_patch_call: _Optional[_Union[ApplyPatchCall, _Mapping]] = ..., apply_patch_call_output: _Optional[_Union[ApplyPatchCallOutput, _Mapping]] = ..., tool_search_call: _Optional[_Union[ToolSearchCall, _Mapping]] = ..., tool_search_output: _Optional[_Union[ToolSearchOutput, _Mapping]] = ..., additional_tools: _Optional[_Union[AdditionalTools, _Mapping]] = ..., configuration_update: _Optional[_Union[ConfigurationUpdate, _Mapping]] = ..., compaction: _Optional[_Union[CompactionItem, _Mapping]] = ..., compaction_trigger: _Optional[_Union[CompactionTrigger, _Mapping]] = ..., item_reference: _Optional[_Union[ItemReference, _Mapping]] = ..., program: _Optional[_Union[ProgramItem, _Mapping]] = ..., program_output: _Optional[_Union[ProgramOutput, _Mapping]] = ..., token_trace: _Optional[_Union[TokenTrace, _Mapping]] = ...) -> None: ...
 
 class TokenTrace(_message.Message):
-    __slots__ = ("prompt_token_ids", "generation_token_ids", "generation_logprobs", "routed_experts")
+    __slots__ = ("prompt_token_ids", "generation_token_ids", "generation_logprobs", "routed_experts", "policy_version")
     PROMPT_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     GENERATION_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     GENERATION_LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     ROUTED_EXPERTS_FIELD_NUMBER: _ClassVar[int]
+    POLICY_VERSION_FIELD_NUMBER: _ClassVar[int]
     prompt_token_ids: _containers.RepeatedScalarFieldContainer[int]
     generation_token_ids: _containers.RepeatedScalarFieldContainer[int]
     generation_logprobs: _containers.RepeatedScalarFieldContainer[float]
     routed_experts: str
-    def __init__(self, prompt_token_ids: _Optional[_Iterable[int]] = ..., generation_token_ids: _Optional[_Iterable[int]] = ..., generation_logprobs: _Optional[_Iterable[float]] = ..., routed_experts: _Optional[str] = ...) -> None: ...
+    policy_version: int
+    def __init__(self, prompt_token_ids: _Optional[_Iterable[int]] = ..., generation_token_ids: _Optional[_Iterable[int]] = ..., generation_logprobs: _Optional[_Iterable[float]] = ..., routed_experts: _Optional[str] = ..., policy_version: _Optional[int] = ...) -> None: ...
 
 class MessageItem(_message.Message):
     __slots__ = ("role", "content_text", "content_parts", "id", "status", "phase", "json_form")

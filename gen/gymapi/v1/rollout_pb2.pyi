@@ -151,7 +151,7 @@ class TokenSpan(_message.Message):
     def __init__(self, start: _Optional[int] = ..., length: _Optional[int] = ...) -> None: ...
 
 class TokenSegment(_message.Message):
-    __slots__ = ("parent", "token_ids", "sampled_spans", "logprobs", "policy_version", "temperature", "top_p", "finish_reason", "drift", "dropped_token_count", "item_indices")
+    __slots__ = ("parent", "token_ids", "sampled_spans", "logprobs", "policy_version", "temperature", "top_p", "finish_reason", "drift", "dropped_token_count", "item_indices", "shared_token_count")
     PARENT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     SAMPLED_SPANS_FIELD_NUMBER: _ClassVar[int]
@@ -163,6 +163,7 @@ class TokenSegment(_message.Message):
     DRIFT_FIELD_NUMBER: _ClassVar[int]
     DROPPED_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     ITEM_INDICES_FIELD_NUMBER: _ClassVar[int]
+    SHARED_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     parent: int
     token_ids: _containers.RepeatedScalarFieldContainer[int]
     sampled_spans: _containers.RepeatedCompositeFieldContainer[TokenSpan]
@@ -174,7 +175,8 @@ class TokenSegment(_message.Message):
     drift: Drift
     dropped_token_count: int
     item_indices: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, parent: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., sampled_spans: _Optional[_Iterable[_Union[TokenSpan, _Mapping]]] = ..., logprobs: _Optional[_Iterable[float]] = ..., policy_version: _Optional[int] = ..., temperature: _Optional[float] = ..., top_p: _Optional[float] = ..., finish_reason: _Optional[str] = ..., drift: _Optional[_Union[Drift, str]] = ..., dropped_token_count: _Optional[int] = ..., item_indices: _Optional[_Iterable[int]] = ...) -> None: ...
+    shared_token_count: int
+    def __init__(self, parent: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., sampled_spans: _Optional[_Iterable[_Union[TokenSpan, _Mapping]]] = ..., logprobs: _Optional[_Iterable[float]] = ..., policy_version: _Optional[int] = ..., temperature: _Optional[float] = ..., top_p: _Optional[float] = ..., finish_reason: _Optional[str] = ..., drift: _Optional[_Union[Drift, str]] = ..., dropped_token_count: _Optional[int] = ..., item_indices: _Optional[_Iterable[int]] = ..., shared_token_count: _Optional[int] = ...) -> None: ...
 
 class Trajectory(_message.Message):
     __slots__ = ("segments",)
@@ -183,7 +185,7 @@ class Trajectory(_message.Message):
     def __init__(self, segments: _Optional[_Iterable[_Union[TokenSegment, _Mapping]]] = ...) -> None: ...
 
 class Timing(_message.Message):
-    __slots__ = ("accept_time", "start_time", "end_time", "model_duration", "tool_duration", "seed_duration", "verify_duration")
+    __slots__ = ("accept_time", "start_time", "end_time", "model_duration", "tool_duration", "seed_duration", "verify_duration", "release_duration")
     ACCEPT_TIME_FIELD_NUMBER: _ClassVar[int]
     START_TIME_FIELD_NUMBER: _ClassVar[int]
     END_TIME_FIELD_NUMBER: _ClassVar[int]
@@ -191,6 +193,7 @@ class Timing(_message.Message):
     TOOL_DURATION_FIELD_NUMBER: _ClassVar[int]
     SEED_DURATION_FIELD_NUMBER: _ClassVar[int]
     VERIFY_DURATION_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_DURATION_FIELD_NUMBER: _ClassVar[int]
     accept_time: _timestamp_pb2.Timestamp
     start_time: _timestamp_pb2.Timestamp
     end_time: _timestamp_pb2.Timestamp
@@ -198,10 +201,35 @@ class Timing(_message.Message):
     tool_duration: _duration_pb2.Duration
     seed_duration: _duration_pb2.Duration
     verify_duration: _duration_pb2.Duration
-    def __init__(self, accept_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., model_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., tool_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., seed_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., verify_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    release_duration: _duration_pb2.Duration
+    def __init__(self, accept_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., model_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., tool_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., seed_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., verify_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., release_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class PolicySpan(_message.Message):
+    __slots__ = ("start_version", "end_version", "stale")
+    START_VERSION_FIELD_NUMBER: _ClassVar[int]
+    END_VERSION_FIELD_NUMBER: _ClassVar[int]
+    STALE_FIELD_NUMBER: _ClassVar[int]
+    start_version: int
+    end_version: int
+    stale: bool
+    def __init__(self, start_version: _Optional[int] = ..., end_version: _Optional[int] = ..., stale: bool = ...) -> None: ...
+
+class Blob(_message.Message):
+    __slots__ = ("name", "media_type", "segment", "data", "sha256")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MEDIA_TYPE_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    media_type: str
+    segment: int
+    data: bytes
+    sha256: str
+    def __init__(self, name: _Optional[str] = ..., media_type: _Optional[str] = ..., segment: _Optional[int] = ..., data: _Optional[bytes] = ..., sha256: _Optional[str] = ...) -> None: ...
 
 class Rollout(_message.Message):
-    __slots__ = ("rollout_id", "task_id", "group_id", "index", "attempt", "agent", "outcome", "termination_reason", "failure", "response", "reward", "trajectory", "timing", "model_call_count", "tool_call_count", "tool_error_count")
+    __slots__ = ("rollout_id", "task_id", "group_id", "index", "attempt", "agent", "outcome", "termination_reason", "failure", "response", "reward", "trajectory", "timing", "model_call_count", "tool_call_count", "tool_error_count", "policy", "blobs")
     ROLLOUT_ID_FIELD_NUMBER: _ClassVar[int]
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
@@ -218,6 +246,8 @@ class Rollout(_message.Message):
     MODEL_CALL_COUNT_FIELD_NUMBER: _ClassVar[int]
     TOOL_CALL_COUNT_FIELD_NUMBER: _ClassVar[int]
     TOOL_ERROR_COUNT_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    BLOBS_FIELD_NUMBER: _ClassVar[int]
     rollout_id: str
     task_id: str
     group_id: str
@@ -234,4 +264,6 @@ class Rollout(_message.Message):
     model_call_count: int
     tool_call_count: int
     tool_error_count: int
-    def __init__(self, rollout_id: _Optional[str] = ..., task_id: _Optional[str] = ..., group_id: _Optional[str] = ..., index: _Optional[int] = ..., attempt: _Optional[int] = ..., agent: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., termination_reason: _Optional[str] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., response: _Optional[_Union[_responses_pb2.Response, _Mapping]] = ..., reward: _Optional[_Union[Reward, _Mapping]] = ..., trajectory: _Optional[_Union[Trajectory, _Mapping]] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., model_call_count: _Optional[int] = ..., tool_call_count: _Optional[int] = ..., tool_error_count: _Optional[int] = ...) -> None: ...
+    policy: PolicySpan
+    blobs: _containers.RepeatedCompositeFieldContainer[Blob]
+    def __init__(self, rollout_id: _Optional[str] = ..., task_id: _Optional[str] = ..., group_id: _Optional[str] = ..., index: _Optional[int] = ..., attempt: _Optional[int] = ..., agent: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., termination_reason: _Optional[str] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., response: _Optional[_Union[_responses_pb2.Response, _Mapping]] = ..., reward: _Optional[_Union[Reward, _Mapping]] = ..., trajectory: _Optional[_Union[Trajectory, _Mapping]] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., model_call_count: _Optional[int] = ..., tool_call_count: _Optional[int] = ..., tool_error_count: _Optional[int] = ..., policy: _Optional[_Union[PolicySpan, _Mapping]] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ...) -> None: ...

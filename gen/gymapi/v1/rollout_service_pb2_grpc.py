@@ -67,13 +67,27 @@ class RolloutServiceServicer(object):
         3. Every submitted task is answered with accepted or rejected; a rejected task costs nothing. One bad task
         never ends the stream. Task ids are the client's, unique within the session.
         4. Every rollout of an accepted task ends in exactly one result, failed and cancelled ones included.
-        Results are numbered from 1 without gaps. `ack` says up to which number the client has stored them.
+        Results are numbered from 1 without gaps. `ack` says up to which number the client has stored them, and
+        which of them it cannot use: their credits may be used again. After the last result of a group comes
+        `group_completed`, or `group_cancelled` if it was given up.
         5. Half-closing means: no more tasks. The daemon finishes what is accepted, sends `summary`, and ends with
-        OK. Breaking the stream cancels everything under way.
+        OK. Breaking the stream cancels everything under way, unless the session has a resume window.
         6. `draining` comes before a shutdown; tasks submitted after it are rejected with DRAINING.
+        7. A session with a resume window goes on when its stream breaks. Opening a stream with its session_id within the
+        window continues it: results after `last_sequence` are sent (again), and a task that was accepted before is
+        answered with `known` and not run twice. If `opened.durable`, tasks and results that are not acknowledged are
+        in the daemon's
+        journal, so that this holds across a restart of the daemon too. A rollout that was under way when the daemon
+        ended runs again under the same id.
+        8. `policy_update` tells that the policy's weights change. The daemon begins no rollout while the policy is paused,
+        treats what is under way as asked, notes the versions in every rollout, and keeps each task's
+        `policy_constraint`.
 
-        Errors: PROTOCOL_VIOLATION, DRAINING, NOT_IMPLEMENTED for a frame whose feature this daemon does not have
-        (see `opened.features`).
+        Errors: PROTOCOL_VIOLATION, INVALID_REQUEST (a field of a frame other than a task is out of range),
+        LIMIT_REACHED (1,000 sessions are open), DRAINING, NOT_IMPLEMENTED for a frame that this daemon does not know.
+        When resuming: SESSION_NOT_FOUND (it never was, has ended, or its window has passed),
+        RESUME_POINT_GONE (results after last_sequence were acknowledged and are not kept). CANCELLED when another
+        stream resumed the session meanwhile.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -9,6 +9,7 @@ __all__ = (
     "AdditionalTools",
     "AgentServiceCreateResponseRequest",
     "AgentServiceCreateResponseResponse",
+    "AgentShare",
     "AggregateMetricsRequest",
     "AggregateMetricsResponse",
     "AllowedToolsChoice",
@@ -20,7 +21,7 @@ __all__ = (
     "ApplyPatchToolChoice",
     "AudioData",
     "BackgroundOptions",
-    "BlobChunk",
+    "Blob",
     "CacheComparisonNotFound",
     "CacheDiagnosticsUnavailable",
     "CacheHit",
@@ -79,6 +80,7 @@ __all__ = (
     "DrainServerResponse",
     "Draining",
     "Drift",
+    "EndSession",
     "ErrorReason",
     "ErrorStatus",
     "FailedAttempt",
@@ -96,13 +98,17 @@ __all__ = (
     "FunctionTool",
     "FunctionToolChoice",
     "GenerateRequest",
+    "GenerateRequests",
     "GenerateResult",
+    "GenerateResults",
     "GetMetricsRequest",
     "GetMetricsResponse",
     "GetServerLogsRequest",
     "GetServerLogsResponse",
     "GrammarInputFormat",
     "GrantCredits",
+    "GroupCancelReason",
+    "GroupCancelled",
     "GroupCompleted",
     "HostedToolChoice",
     "HybridSearch",
@@ -116,6 +122,7 @@ __all__ = (
     "ImageTokensDetails",
     "ImageToolUsage",
     "IncompleteDetails",
+    "InflightMode",
     "InlineSkill",
     "InlineSkillSource",
     "InputAudio",
@@ -192,6 +199,8 @@ __all__ = (
     "Placement",
     "PlainTextFormat",
     "PolicyConstraint",
+    "PolicyPhase",
+    "PolicySpan",
     "PolicyUpdate",
     "PolicyUpdateAck",
     "ProgramCaller",
@@ -219,8 +228,10 @@ __all__ = (
     "ResponseModeration",
     "RestartServerRequest",
     "RestartServerResponse",
+    "ResultChunk",
     "Reward",
     "Rollout",
+    "RolloutAttempt",
     "RolloutResult",
     "RolloutResults",
     "RunRolloutRequest",
@@ -253,6 +264,10 @@ __all__ = (
     "ShellToolChoice",
     "SkillReference",
     "Stage",
+    "StalenessMode",
+    "StopMode",
+    "StopRolloutsRequest",
+    "StopRolloutsResponse",
     "StreamOptions",
     "StreamResponseRequest",
     "StreamResponseResponse",
@@ -267,6 +282,7 @@ __all__ = (
     "Task",
     "TaskAdmission",
     "TaskAdmissions",
+    "TaskPurpose",
     "TaskSubmission",
     "TextConfig",
     "TextDelta",
@@ -289,6 +305,8 @@ __all__ = (
     "TypeAction",
     "UnknownVariant",
     "UpdateFileOperation",
+    "UpdatePolicyRequest",
+    "UpdatePolicyResponse",
     "UrlCitation",
     "Usage",
     "UserLocation",
@@ -335,12 +353,14 @@ class CancelMode(betterproto2.Enum):
 
     PARTIAL = 2
     """
-    Stop at once and keep what was generated: outcome PARTIAL. Feature "partial_cancel".
+    Stop at once and keep what was generated: outcome PARTIAL, no reward. What has not begun ends as CANCELLED.
+    Feature "partial_cancel".
     """
 
     FINISH_TURN = 3
     """
-    Let the model call under way end, then stop. Feature "partial_cancel".
+    Let the model call under way end, then stop: outcome PARTIAL. A verifier under way ends too, and the outcome is
+    then its own. Feature "partial_cancel".
     """
 
     @classmethod
@@ -374,7 +394,7 @@ class Drift(betterproto2.Enum):
 
     CLEAN = 1
     """
-    The prompt began with exactly the ids of the parent branch.
+    The prompt began with exactly the ids of the parent branch, or it is the first one.
     """
 
     REALIGNED = 2
@@ -384,7 +404,7 @@ class Drift(betterproto2.Enum):
 
     FORKED = 3
     """
-    The prompt does not continue the parent branch: a new root.
+    The prompt continues no branch: another root.
     """
 
     @classmethod
@@ -546,6 +566,13 @@ class ErrorReason(betterproto2.Enum):
     RESOURCE_EXHAUSTED. The disk that holds the state folder or the output is full.
     """
 
+    JUDGE_FAILED = 27
+    """
+    UNAVAILABLE. The judge of a verifier failed, or did not answer in the form it was asked for, until its budget of
+    tries was spent. metadata.cause is the reason of its last failure or OFF_FORMAT, metadata.answer the start of its
+    last answer.
+    """
+
     @classmethod
     def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
         return {
@@ -576,6 +603,7 @@ class ErrorReason(betterproto2.Enum):
             24: "ERROR_REASON_UPSTREAM_MALFORMED",
             25: "ERROR_REASON_INTERNAL",
             26: "ERROR_REASON_STORAGE_FULL",
+            27: "ERROR_REASON_JUDGE_FAILED",
         }
 
     @classmethod
@@ -608,6 +636,7 @@ class ErrorReason(betterproto2.Enum):
             "ERROR_REASON_UPSTREAM_MALFORMED": 24,
             "ERROR_REASON_INTERNAL": 25,
             "ERROR_REASON_STORAGE_FULL": 26,
+            "ERROR_REASON_JUDGE_FAILED": 27,
         }
 
 
@@ -659,6 +688,102 @@ class FailureClass(betterproto2.Enum):
             "FAILURE_CLASS_DATA": 2,
             "FAILURE_CLASS_POLICY": 3,
             "FAILURE_CLASS_CLIENT": 4,
+        }
+
+
+class GroupCancelReason(betterproto2.Enum):
+    """
+    Why a group was given up.
+    """
+
+    UNSPECIFIED = 0
+    """
+    Never sent on purpose.
+    """
+
+    CLIENT = 1
+    """
+    The client cancelled it.
+    """
+
+    STALE = 2
+    """
+    Its policy became too old.
+    """
+
+    SHUTDOWN = 3
+    """
+    The daemon shut down.
+    """
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "GROUP_CANCEL_REASON_UNSPECIFIED",
+            1: "GROUP_CANCEL_REASON_CLIENT",
+            2: "GROUP_CANCEL_REASON_STALE",
+            3: "GROUP_CANCEL_REASON_SHUTDOWN",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "GROUP_CANCEL_REASON_UNSPECIFIED": 0,
+            "GROUP_CANCEL_REASON_CLIENT": 1,
+            "GROUP_CANCEL_REASON_STALE": 2,
+            "GROUP_CANCEL_REASON_SHUTDOWN": 3,
+        }
+
+
+class InflightMode(betterproto2.Enum):
+    """
+    What happens to rollouts under way while the weights change; until the version is live.
+    """
+
+    UNSPECIFIED = 0
+    """
+    CONTINUE.
+    """
+
+    CONTINUE = 1
+    """
+    They go on as if nothing were; the engine may finish a call with other weights than it began.
+    """
+
+    HOLD = 2
+    """
+    They make no further model call; those under way end.
+    """
+
+    ABORT_RESUME = 3
+    """
+    Model calls under way are aborted, and made again when the version is live.
+    """
+
+    DRAIN = 4
+    """
+    No rollout begins; those under way end, and the acknowledgement with running_count 0 tells when: the first one
+    if nothing runs, else a second.
+    """
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "INFLIGHT_MODE_UNSPECIFIED",
+            1: "INFLIGHT_MODE_CONTINUE",
+            2: "INFLIGHT_MODE_HOLD",
+            3: "INFLIGHT_MODE_ABORT_RESUME",
+            4: "INFLIGHT_MODE_DRAIN",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "INFLIGHT_MODE_UNSPECIFIED": 0,
+            "INFLIGHT_MODE_CONTINUE": 1,
+            "INFLIGHT_MODE_HOLD": 2,
+            "INFLIGHT_MODE_ABORT_RESUME": 3,
+            "INFLIGHT_MODE_DRAIN": 4,
         }
 
 
@@ -818,6 +943,50 @@ class Placement(betterproto2.Enum):
             "PLACEMENT_PROCESS": 2,
             "PLACEMENT_VENV": 3,
             "PLACEMENT_REMOTE": 4,
+        }
+
+
+class PolicyPhase(betterproto2.Enum):
+    """
+    How far a change of the policy's weights is.
+    """
+
+    UNSPECIFIED = 0
+    """
+    Refused.
+    """
+
+    PENDING = 1
+    """
+    About to change: everything goes on, except that with DRAIN no rollout begins.
+    """
+
+    PAUSED = 2
+    """
+    The engines stand still: no rollout begins.
+    """
+
+    LIVE = 3
+    """
+    The new weights answer.
+    """
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "POLICY_PHASE_UNSPECIFIED",
+            1: "POLICY_PHASE_PENDING",
+            2: "POLICY_PHASE_PAUSED",
+            3: "POLICY_PHASE_LIVE",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "POLICY_PHASE_UNSPECIFIED": 0,
+            "POLICY_PHASE_PENDING": 1,
+            "POLICY_PHASE_PAUSED": 2,
+            "POLICY_PHASE_LIVE": 3,
         }
 
 
@@ -995,6 +1164,140 @@ class Stage(betterproto2.Enum):
         }
 
 
+class StalenessMode(betterproto2.Enum):
+    """
+    What happens to a rollout whose policy is older than its task allows.
+    """
+
+    UNSPECIFIED = 0
+    """
+    PACE.
+    """
+
+    PACE = 1
+    """
+    It is delivered, marked (`policy.stale`). What is too new to begin waits, so that little gets that old.
+    """
+
+    DROP = 2
+    """
+    It is stopped as soon as the limit is passed: outcome STALE, nothing else.
+    """
+
+    WITHHOLD = 3
+    """
+    It is not delivered but runs again under the live policy, as often as the session's infra_retry_limit allows; then
+    its outcome is STALE.
+    """
+
+    MASK = 4
+    """
+    It is delivered, marked, with `reward.use_for_loss` false.
+    """
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "STALENESS_MODE_UNSPECIFIED",
+            1: "STALENESS_MODE_PACE",
+            2: "STALENESS_MODE_DROP",
+            3: "STALENESS_MODE_WITHHOLD",
+            4: "STALENESS_MODE_MASK",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "STALENESS_MODE_UNSPECIFIED": 0,
+            "STALENESS_MODE_PACE": 1,
+            "STALENESS_MODE_DROP": 2,
+            "STALENESS_MODE_WITHHOLD": 3,
+            "STALENESS_MODE_MASK": 4,
+        }
+
+
+class StopMode(betterproto2.Enum):
+    """
+    How a rollout is stopped.
+    """
+
+    UNSPECIFIED = 0
+    """
+    ABORT.
+    """
+
+    ABORT = 1
+    """
+    At once: outcome CANCELLED.
+    """
+
+    PARTIAL = 2
+    """
+    At once, keeping what was generated: outcome PARTIAL, not verified.
+    """
+
+    FINISH_TURN = 3
+    """
+    After the model call under way, if there is one: outcome PARTIAL, not verified. A rollout that is being verified
+    ends as if it had not been stopped.
+    """
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "STOP_MODE_UNSPECIFIED",
+            1: "STOP_MODE_ABORT",
+            2: "STOP_MODE_PARTIAL",
+            3: "STOP_MODE_FINISH_TURN",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "STOP_MODE_UNSPECIFIED": 0,
+            "STOP_MODE_ABORT": 1,
+            "STOP_MODE_PARTIAL": 2,
+            "STOP_MODE_FINISH_TURN": 3,
+        }
+
+
+class TaskPurpose(betterproto2.Enum):
+    """
+    What rollouts are for.
+    """
+
+    UNSPECIFIED = 0
+    """
+    TRAIN.
+    """
+
+    TRAIN = 1
+    """
+    Training.
+    """
+
+    EVAL = 2
+    """
+    Evaluation: begins before any training rollout that waits; nothing that runs is stopped for it.
+    """
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "TASK_PURPOSE_UNSPECIFIED",
+            1: "TASK_PURPOSE_TRAIN",
+            2: "TASK_PURPOSE_EVAL",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "TASK_PURPOSE_UNSPECIFIED": 0,
+            "TASK_PURPOSE_TRAIN": 1,
+            "TASK_PURPOSE_EVAL": 2,
+        }
+
+
 @dataclass(eq=False, repr=False)
 class AccessPrograms(betterproto2.Message):
     """
@@ -1024,6 +1327,12 @@ class AckResults(betterproto2.Message):
     through_sequence: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
     """
     Every result up to this number is stored. Never above what was sent.
+    """
+
+    rejected_sequences: "list[int]" = betterproto2.field(2, betterproto2.TYPE_INT64, repeated=True)
+    """
+    Numbers of results, above the last ack and up to this one, that the client cannot use (no variance in the
+    group, for example): each gives its credit back.
     """
 
 
@@ -1092,6 +1401,27 @@ class AgentServiceCreateResponseResponse(betterproto2.Message):
 default_message_pool.register_message(
     "gymapi.v1", "AgentServiceCreateResponseResponse", AgentServiceCreateResponseResponse
 )
+
+
+@dataclass(eq=False, repr=False)
+class AgentShare(betterproto2.Message):
+    """
+    One agent's part of a session's places.
+    """
+
+    weight: "float" = betterproto2.field(1, betterproto2.TYPE_DOUBLE)
+    """
+    How many rollouts begin for it compared with others that have tasks waiting. 0 means 1. Range: 0.001 to 1,000.
+    """
+
+    min_share: "float" = betterproto2.field(2, betterproto2.TYPE_DOUBLE)
+    """
+    The part of the session's running rollouts that it has at least while it has tasks waiting. Range: 0 to 1, and
+    at most 1 over all agents.
+    """
+
+
+default_message_pool.register_message("gymapi.v1", "AgentShare", AgentShare)
 
 
 @dataclass(eq=False, repr=False)
@@ -1419,38 +1749,38 @@ default_message_pool.register_message("gymapi.v1", "BackgroundOptions", Backgrou
 
 
 @dataclass(eq=False, repr=False)
-class BlobChunk(betterproto2.Message):
+class Blob(betterproto2.Message):
     """
-    Part of a large side file. Feature "blobs".
-    """
-
-    blob_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
-    """
-    The file, as a rollout refers to it.
+    Large data that belongs to a rollout beside its conversation: routed experts, pixels, logs.
     """
 
-    offset_bytes: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Where the data belongs, in bytes from the start.
+    What it is, such as routed_experts; unique within its rollout and segment.
     """
 
-    data: "bytes" = betterproto2.field(3, betterproto2.TYPE_BYTES)
+    media_type: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Its form, such as image/png or application/json. "": unknown.
+    """
+
+    segment: "int | None" = betterproto2.field(3, betterproto2.TYPE_INT32, optional=True)
+    """
+    Index of the token segment that it belongs to. Absent: the whole rollout.
+    """
+
+    data: "bytes" = betterproto2.field(4, betterproto2.TYPE_BYTES)
     """
     The data.
     """
 
-    last: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
-    """
-    This is the last part.
-    """
-
     sha256: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    SHA-256 of the whole file, lower-case hex; with the last part only.
+    SHA-256 of the data, lower-case hex.
     """
 
 
-default_message_pool.register_message("gymapi.v1", "BlobChunk", BlobChunk)
+default_message_pool.register_message("gymapi.v1", "Blob", Blob)
 
 
 @dataclass(eq=False, repr=False)
@@ -1566,7 +1896,8 @@ class CallToolRequest(betterproto2.Message):
 
     call_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    The model's id of the call; also the idempotency key within the session. Required.
+    The idempotency key, chosen by the agent: unique within the session, the same when a call is repeated. Models repeat
+    their own ids now and then, so add a number, such as `call_1#3`. Required.
     """
 
     name: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -1611,7 +1942,9 @@ default_message_pool.register_message("gymapi.v1", "CallToolResponse", CallToolR
 @dataclass(eq=False, repr=False)
 class CancelWork(betterproto2.Message):
     """
-    Gives up on some work. What it covers and is not delivered yet ends as a result with outcome CANCELLED.
+    Gives up on some work. What it covers and has not ended yet ends as one result each: CANCELLED, or PARTIAL if the
+    mode keeps what there is. In a durable session it is kept before it is answered: what had not stopped when the
+    daemon ended does not run again, and ends as CANCELLED whatever the mode, because what it had generated is gone.
 
     Oneofs:
         - scope: What to give up on. Required.
@@ -1644,6 +1977,20 @@ class CancelWork(betterproto2.Message):
     Everything begun under a policy older than this. Feature "policy_versions".
     """
 
+    rollout_id: "str | None" = betterproto2.field(8, betterproto2.TYPE_STRING, optional=True, group="scope")
+    """
+    One rollout, by its id: `<task_id>/<index>`, where index counts from the task's first_index. Feature
+    "cancel_scopes".
+    """
+
+    environment: "str | None" = betterproto2.field(9, betterproto2.TYPE_STRING, optional=True, group="scope")
+    """
+    Everything whose agent works with this resources server. Agents say which one in the label `resources_server`
+    (see RegisterServerRequest); those of the daemon's configuration are known before they start. Work for an
+    agent that does not say it is not covered. When no agent says that it works with this one, nothing is stopped
+    and the answer holds SERVER_NOT_FOUND: cancel by agent then. Feature "cancel_scopes".
+    """
+
     mode: "CancelMode" = betterproto2.field(6, betterproto2.TYPE_ENUM, default_factory=lambda: CancelMode(0))
     """
     How.
@@ -1651,7 +1998,7 @@ class CancelWork(betterproto2.Message):
 
     reason: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
     """
-    For the record, in plain English.
+    For the record, in plain English. The results repeat its first 1,000 characters.
     """
 
 
@@ -2853,6 +3200,11 @@ class DaemonInfo(betterproto2.Message):
     The agent that tasks without one run on; empty when there is not exactly one.
     """
 
+    condition: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
+    """
+    What keeps it from working as it should, such as a full disk, in plain English. Empty: nothing.
+    """
+
 
 default_message_pool.register_message("gymapi.v1", "DaemonInfo", DaemonInfo)
 
@@ -2860,7 +3212,8 @@ default_message_pool.register_message("gymapi.v1", "DaemonInfo", DaemonInfo)
 @dataclass(eq=False, repr=False)
 class Deadlines(betterproto2.Message):
     """
-    Limits of the parts of a rollout. Absent fields: the agent server's configuration.
+    Limits of the parts of a rollout. Absent fields, in a task: the session's; in a session: the daemon's configuration;
+    in RunRolloutRequest: the agent server's.
     """
 
     rollout: "datetime.timedelta | None" = betterproto2.field(
@@ -3104,6 +3457,20 @@ class DrainServerResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("gymapi.v1", "DrainServerResponse", DrainServerResponse)
+
+
+@dataclass(eq=False, repr=False)
+class EndSession(betterproto2.Message):
+    """
+    Gives up the session: everything under way is cancelled, undelivered results are dropped, and the stream ends with
+    OK, without a summary.
+    Without it the daemon keeps a session with a resume window when the stream breaks.
+    """
+
+    pass
+
+
+default_message_pool.register_message("gymapi.v1", "EndSession", EndSession)
 
 
 @dataclass(eq=False, repr=False)
@@ -3653,12 +4020,12 @@ default_message_pool.register_message("gymapi.v1", "FunctionToolChoice", Functio
 @dataclass(eq=False, repr=False)
 class GenerateRequest(betterproto2.Message):
     """
-    Asks the trainer's own policy. Feature "trainer_policy".
+    One model call for the trainer's own policy. Feature "trainer_policy".
     """
 
     call_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    To match the answer.
+    To match the answer. Unique within the daemon; the same when the call is sent again.
     """
 
     rollout_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
@@ -3668,19 +4035,44 @@ class GenerateRequest(betterproto2.Message):
 
     params: "ResponseCreateParams | None" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The conversation, when the trainer renders it.
+    The conversation, the tools and the sampling parameters (temperature, top_p, max_output_tokens, ...). With
+    prompt_token_ids only how to sample.
     """
 
     prompt_token_ids: "list[int]" = betterproto2.field(4, betterproto2.TYPE_SFIXED32, repeated=True)
     """
-    The prompt as token ids, when the daemon rendered it.
+    The whole prompt as token ids, where the model server has a tokenizer: the chat template with tools and history,
+    up to where the model goes on. It begins with the ids of earlier turns as they were sampled. Answer with
+    token_trace. Empty: the trainer renders params.
     """
 
     deadline: "datetime.datetime | None" = betterproto2.field(
         5, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When the answer is too late.
+    When the answer is too late, by the daemon's clock.
+    """
+
+    min_version: "int | None" = betterproto2.field(6, betterproto2.TYPE_INT64, optional=True)
+    """
+    Lowest version of the policy that may answer. Absent: any.
+    """
+
+    return_tokens: "bool | None" = betterproto2.field(7, betterproto2.TYPE_BOOL, optional=True)
+    """
+    Ask for token ids and logprobs. Absent: as the trainer likes.
+    """
+
+    server: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
+    """
+    Name of the model server that was asked, for trainers that serve several policies.
+    """
+
+    time_left: "datetime.timedelta | None" = betterproto2.field(
+        9, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Duration, optional=True
+    )
+    """
+    How long the answer may take from now on; for trainers whose clock differs from the daemon's.
     """
 
 
@@ -3688,38 +4080,80 @@ default_message_pool.register_message("gymapi.v1", "GenerateRequest", GenerateRe
 
 
 @dataclass(eq=False, repr=False)
+class GenerateRequests(betterproto2.Message):
+    """
+    Model calls for the trainer's own policy. Feature "trainer_policy".
+    """
+
+    requests: "list[GenerateRequest]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    Calls to answer, oldest first. Those that were not answered are sent again after a resume, under the same call_id.
+    """
+
+    cancelled_call_ids: "list[str]" = betterproto2.field(2, betterproto2.TYPE_STRING, repeated=True)
+    """
+    Calls that were sent before and that nobody waits for any more (the rollout was cancelled, the deadline passed):
+    stop generating. An answer is ignored.
+    """
+
+
+default_message_pool.register_message("gymapi.v1", "GenerateRequests", GenerateRequests)
+
+
+@dataclass(eq=False, repr=False)
 class GenerateResult(betterproto2.Message):
     """
-    Answer to a generate_request. Feature "trainer_policy".
+    Answer to one GenerateRequest. Feature "trainer_policy".
     """
 
     call_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    The id of the request.
+    The id of the request. One that is unknown, answered already or too late is ignored.
     """
 
     response: "Response | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The answer. Absent: error says why not.
+    The answer; `output` holds only the new items, and every function call has a name and a call_id. Absent: error says
+    why not, or the request had prompt_token_ids. Then `output` may be empty: the items are read from the generated
+    ids. Cut off by a limit of tokens: `incomplete_details`, in either form.
     """
 
     token_trace: "TokenTrace | None" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Ids and logprobs of the answer.
+    Ids and logprobs of the answer. Absent: those of the last output item, if it brings any. For a request with
+    prompt_token_ids it is needed, unless incomplete_details say why nothing was sampled; its prompt_token_ids may be
+    left out, and its logprobs too if return_tokens is not true. Others than those of the request are refused.
     """
 
     policy_version: "int | None" = betterproto2.field(4, betterproto2.TYPE_INT64, optional=True)
     """
-    Version of the policy that answered. Absent: unknown.
+    Version of the policy that answered; noted with the token ids. Absent: unknown.
     """
 
     error: "ErrorStatus | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Why there is no answer.
+    Why there is no answer. Reasons: UPSTREAM_AUTH, UPSTREAM_NOT_FOUND, UPSTREAM_REJECTED, UPSTREAM_RATE_LIMITED,
+    UPSTREAM_UNAVAILABLE, UPSTREAM_MALFORMED, INVALID_REQUEST, LIMIT_REACHED, DEADLINE_EXCEEDED, CANCELLED,
+    SERVER_CODE_FAILED, INTERNAL; another one counts as UPSTREAM_MALFORMED.
     """
 
 
 default_message_pool.register_message("gymapi.v1", "GenerateResult", GenerateResult)
+
+
+@dataclass(eq=False, repr=False)
+class GenerateResults(betterproto2.Message):
+    """
+    Answers of the trainer's own policy. Feature "trainer_policy".
+    """
+
+    results: "list[GenerateResult]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    In any order.
+    """
+
+
+default_message_pool.register_message("gymapi.v1", "GenerateResults", GenerateResults)
 
 
 @dataclass(eq=False, repr=False)
@@ -3817,7 +4251,21 @@ class GrantCredits(betterproto2.Message):
 
     granted_rollouts: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
     """
-    Total over the whole session, so a lost or repeated frame does no harm; never shrinks.
+    Total over the whole session, so a lost or repeated frame does no harm; never shrinks, a smaller one is ignored.
+    While it is 0 no task is accepted.
+    """
+
+    granted_groups: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    Total number of groups that the client is ready to receive; a task without a group counts as one, and so does a
+    group that begins anew after its end. 0: groups are not counted. Feature "group_credits".
+    """
+
+    granted_bytes: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+    """
+    Total bytes of serialized rollouts that the client is ready to receive: a result that does not fit waits, in the
+    journal if the session has one (see `progress.waiting_result_bytes`). 0: bytes are not counted. A result that
+    is sent again after a resume counts once. After the half-close bytes are not counted. Feature "byte_credits".
     """
 
 
@@ -3825,9 +4273,42 @@ default_message_pool.register_message("gymapi.v1", "GrantCredits", GrantCredits)
 
 
 @dataclass(eq=False, repr=False)
+class GroupCancelled(betterproto2.Message):
+    """
+    A group was given up: comes in place of group_completed, after the last of its results.
+    """
+
+    group_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    The client's id.
+    """
+
+    reason: "GroupCancelReason" = betterproto2.field(
+        2, betterproto2.TYPE_ENUM, default_factory=lambda: GroupCancelReason(0)
+    )
+    """
+    Why.
+    """
+
+    stopped_count: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+    """
+    How many of its rollouts were stopped: their results say CANCELLED, PARTIAL or STALE.
+    """
+
+    outcome_counts: "list[OutcomeCount]" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    How many of its rollouts ended in each way, the stopped ones included.
+    """
+
+
+default_message_pool.register_message("gymapi.v1", "GroupCancelled", GroupCancelled)
+
+
+@dataclass(eq=False, repr=False)
 class GroupCompleted(betterproto2.Message):
     """
-    A group is complete.
+    A group is complete: all rollouts of its accepted tasks have ended, and if some of them were cancelled, then because
+    as many as are wanted had a reward.
     """
 
     group_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -6476,7 +6957,7 @@ class OpenSession(betterproto2.Message):
 
     last_sequence: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
     """
-    Highest result number that the client has stored. Only with session_id.
+    Highest result number that the client has stored; 0: none. Only with session_id.
     """
 
     granted_rollouts: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
@@ -6497,6 +6978,7 @@ class OpenSession(betterproto2.Message):
     infra_retry_limit: "int | None" = betterproto2.field(8, betterproto2.TYPE_INT32, optional=True)
     """
     How often a rollout may be tried again after an infrastructure failure. Absent: the daemon's configuration (2).
+    Range: 0 to 100; more counts as 100.
     """
 
     return_tokens: "bool | None" = betterproto2.field(9, betterproto2.TYPE_BOOL, optional=True)
@@ -6508,12 +6990,66 @@ class OpenSession(betterproto2.Message):
         10, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Duration, optional=True
     )
     """
-    Longest silence before a progress frame is sent. Range 1 s to 60 s. Absent: 10 s.
+    Longest silence before a progress frame is sent. Range 1 s to 60 s; what is outside is moved to its end. Absent:
+    10 s.
     """
 
     max_message_bytes: "int" = betterproto2.field(11, betterproto2.TYPE_INT64)
     """
-    Largest message that the client accepts, in bytes. 0: gRPC's default of 4 MiB.
+    Largest message that the client accepts, in bytes. 0: gRPC's default of 4 MiB, else 4,096 or more. It holds for
+    results and generate_requests. A resumed session keeps what it had; less is refused, and 0 is 4 MiB then too.
+    """
+
+    resume_window: "datetime.timedelta | None" = betterproto2.field(
+        12, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Duration, optional=True
+    )
+    """
+    How long the session outlives a broken stream. Absent or 0: it does not, breaking the stream cancels everything.
+    The daemon may shorten it (see `opened.resume_window`). Not read when a session is resumed. Feature "resume".
+    """
+
+    data_retry_limit: "int | None" = betterproto2.field(13, betterproto2.TYPE_INT32, optional=True)
+    """
+    How often a rollout may be tried again after a failure that its task or its verifier caused (invalid task,
+    verifier failed). Absent: 0. Range: 0 to 100; more counts as 100. Feature "retries".
+    """
+
+    agent_shares: "dict[str, AgentShare]" = betterproto2.field(
+        14,
+        betterproto2.TYPE_MAP,
+        map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_MESSAGE),
+    )
+    """
+    How the session's places are shared among the agents that have tasks waiting, by agent. An agent that is not
+    named has weight 1 and no minimum. Feature "shares".
+    """
+
+    granted_groups: "int" = betterproto2.field(15, betterproto2.TYPE_INT64)
+    """
+    First grant of groups, as in GrantCredits. 0: groups are not counted. Feature "group_credits".
+    """
+
+    granted_bytes: "int" = betterproto2.field(16, betterproto2.TYPE_INT64)
+    """
+    First grant of bytes, as in GrantCredits. 0: bytes are not counted. Feature "byte_credits".
+    """
+
+    policy_version: "int | None" = betterproto2.field(17, betterproto2.TYPE_INT64, optional=True)
+    """
+    Version of the policy that is live now. Absent: unknown, the first policy_update says it. When a session is resumed
+    it also ends a pause: the trainer that asked for it is gone. Feature "policy_versions".
+    """
+
+    accepts_chunks: "bool" = betterproto2.field(18, betterproto2.TYPE_BOOL)
+    """
+    Results larger than max_message_bytes may come in chunks. Otherwise such a rollout comes as a failed one that says
+    so. Feature "chunks".
+    """
+
+    serves_policy: "bool" = betterproto2.field(20, betterproto2.TYPE_BOOL)
+    """
+    The client answers generate_requests: model calls that this session's rollouts make to a `trainer_policy` server
+    come to it. Read again when the session is resumed. Default false. Feature "trainer_policy".
     """
 
 
@@ -6648,21 +7184,48 @@ class PolicyConstraint(betterproto2.Message):
 
     min_version: "int | None" = betterproto2.field(1, betterproto2.TYPE_INT64, optional=True)
     """
-    Lowest version to begin with. Absent: any.
+    Lowest version to begin with: the rollout waits until it is live, also while no version was told. Absent: any.
     """
 
     max_version_lag: "int | None" = betterproto2.field(2, betterproto2.TYPE_INT64, optional=True)
     """
-    Most versions between begin and delivery. Absent: any number.
+    Most versions that may have gone live between the begin of a rollout and its end. Absent: any number.
     """
 
-    mode: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    mode: "StalenessMode" = betterproto2.field(
+        3, betterproto2.TYPE_ENUM, default_factory=lambda: StalenessMode(0)
+    )
     """
-    What happens otherwise: pace, drop, withhold or mask. "": pace.
+    What happens otherwise.
     """
 
 
 default_message_pool.register_message("gymapi.v1", "PolicyConstraint", PolicyConstraint)
+
+
+@dataclass(eq=False, repr=False)
+class PolicySpan(betterproto2.Message):
+    """
+    The versions of the policy behind a rollout, as the trainer's policy updates tell them.
+    """
+
+    start_version: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+    """
+    Live when it began.
+    """
+
+    end_version: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    Live when it ended.
+    """
+
+    stale: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
+    """
+    Older than its task allows.
+    """
+
+
+default_message_pool.register_message("gymapi.v1", "PolicySpan", PolicySpan)
 
 
 @dataclass(eq=False, repr=False)
@@ -6673,17 +7236,22 @@ class PolicyUpdate(betterproto2.Message):
 
     version: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
     """
-    The new version.
+    The new version; never lower than one that was live. The same again does no harm: LIVE with the version that is
+    live calls a change off.
     """
 
-    phase: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    phase: "PolicyPhase" = betterproto2.field(
+        2, betterproto2.TYPE_ENUM, default_factory=lambda: PolicyPhase(0)
+    )
     """
-    pending: about to change; paused: the engines stand still; live: the new weights answer.
+    How far it is.
     """
 
-    inflight: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    inflight: "InflightMode" = betterproto2.field(
+        3, betterproto2.TYPE_ENUM, default_factory=lambda: InflightMode(0)
+    )
     """
-    What happens to rollouts under way: continue, hold, abort_resume or drain.
+    What happens to rollouts under way.
     """
 
 
@@ -6701,7 +7269,9 @@ class PolicyUpdateAck(betterproto2.Message):
     The version.
     """
 
-    phase: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    phase: "PolicyPhase" = betterproto2.field(
+        2, betterproto2.TYPE_ENUM, default_factory=lambda: PolicyPhase(0)
+    )
     """
     The phase that is reached.
     """
@@ -6709,6 +7279,11 @@ class PolicyUpdateAck(betterproto2.Message):
     older_running_count: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
     """
     Rollouts under way that began under an older version.
+    """
+
+    running_count: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
+    """
+    Rollouts under way.
     """
 
 
@@ -6858,12 +7433,22 @@ class Progress(betterproto2.Message):
 
     done_count: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
     """
-    Rollouts that ended, delivered or not.
+    Rollouts that ended, delivered or not, since the daemon started.
     """
 
     acked_sequence: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
     """
     Highest number that the client acknowledged.
+    """
+
+    waiting_result_bytes: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
+    """
+    Size of the next result, in bytes, if it waits for byte credits; else 0.
+    """
+
+    condition: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
+    """
+    What holds results and tasks up at the daemon, such as a full disk, in plain English. Empty: nothing.
     """
 
 
@@ -7232,7 +7817,7 @@ class RegisterServerRequest(betterproto2.Message):
 
     address: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Where to dial it. Required.
+    Where to dial it. Required on the first call.
     """
 
     host_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
@@ -7251,7 +7836,7 @@ class RegisterServerRequest(betterproto2.Message):
         7, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Duration, optional=True
     )
     """
-    Wanted time to live of the lease. Absent: the daemon's default (15 s). The daemon decides.
+    Wanted time to live of the lease. Absent, also in a renewal: the daemon's default (15 s). The daemon decides.
     """
 
     ready: "bool | None" = betterproto2.field(8, betterproto2.TYPE_BOOL, optional=True)
@@ -7270,7 +7855,8 @@ class RegisterServerRequest(betterproto2.Message):
         map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_STRING),
     )
     """
-    Facts for people.
+    Facts for people, and one for the daemon: `resources_server` of an agent names the resources server that it
+    works with, so that rollouts can be cancelled by environment. Agents of the Python SDK set it by themselves.
     """
 
     pid: "int" = betterproto2.field(11, betterproto2.TYPE_INT64)
@@ -7885,6 +8471,43 @@ default_message_pool.register_message("gymapi.v1", "RestartServerResponse", Rest
 
 
 @dataclass(eq=False, repr=False)
+class ResultChunk(betterproto2.Message):
+    """
+    Part of a result that is larger than the client's max_message_bytes. The chunks of a result come one behind the
+    other, in the place of its RolloutResult; frames that are no results may come between them. After a resume an
+    unfinished result begins anew. Feature "chunks".
+    """
+
+    sequence: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+    """
+    Number of the result.
+    """
+
+    offset_bytes: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    Where the data belongs in the serialized Rollout, in bytes from its start.
+    """
+
+    data: "bytes" = betterproto2.field(3, betterproto2.TYPE_BYTES)
+    """
+    The data.
+    """
+
+    last: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+    """
+    This is the last part.
+    """
+
+    sha256: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+    """
+    SHA-256 of the whole serialized Rollout, lower-case hex; with the last part only.
+    """
+
+
+default_message_pool.register_message("gymapi.v1", "ResultChunk", ResultChunk)
+
+
+@dataclass(eq=False, repr=False)
 class Reward(betterproto2.Message):
     """
     What the verifier said.
@@ -8011,8 +8634,43 @@ class Rollout(betterproto2.Message):
     Tool calls that were answered to the model as an error (unknown tool, bad arguments, a tool that raised).
     """
 
+    policy: "PolicySpan | None" = betterproto2.field(17, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Versions of the policy. Absent: the trainer told none.
+    """
+
+    blobs: "list[Blob]" = betterproto2.field(18, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    Large data beside the conversation.
+    """
+
 
 default_message_pool.register_message("gymapi.v1", "Rollout", Rollout)
+
+
+@dataclass(eq=False, repr=False)
+class RolloutAttempt(betterproto2.Message):
+    """
+    Names one attempt at a rollout.
+    """
+
+    rollout_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Id of the rollout, as in RunRolloutRequest. Required.
+    """
+
+    attempt: "int" = betterproto2.field(2, betterproto2.TYPE_INT32)
+    """
+    The attempt, as in RunRolloutRequest.
+    """
+
+    policy_session: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    As in RunRolloutRequest: two trainers may use the same rollout ids.
+    """
+
+
+default_message_pool.register_message("gymapi.v1", "RolloutAttempt", RolloutAttempt)
 
 
 @dataclass(eq=False, repr=False)
@@ -8078,7 +8736,7 @@ class RunRolloutRequest(betterproto2.Message):
 
     attempt: "int" = betterproto2.field(5, betterproto2.TYPE_INT32)
     """
-    Which attempt, from 1; echoed, and part of the session id.
+    Which attempt, from 1; echoed.
     """
 
     task: "Task | None" = betterproto2.field(6, betterproto2.TYPE_MESSAGE, optional=True)
@@ -8094,6 +8752,16 @@ class RunRolloutRequest(betterproto2.Message):
     return_tokens: "bool | None" = betterproto2.field(8, betterproto2.TYPE_BOOL, optional=True)
     """
     Ask the model for token ids and logprobs and return the trajectory. Absent: as configured.
+    """
+
+    policy_session: "str" = betterproto2.field(9, betterproto2.TYPE_STRING)
+    """
+    The trainer's session whose policy updates concern the rollout. "": none.
+    """
+
+    policy_version: "int | None" = betterproto2.field(10, betterproto2.TYPE_INT64, optional=True)
+    """
+    Version of the policy that is live. Absent: unknown.
     """
 
 
@@ -8554,13 +9222,76 @@ class SessionOpened(betterproto2.Message):
 
     features: "list[str]" = betterproto2.field(6, betterproto2.TYPE_STRING, repeated=True)
     """
-    What this daemon can do beyond the base protocol: "resume", "groups", "policy_versions",
-    "trainer_policy", "blobs".
+    What this daemon can do beyond the base protocol: "resume", "groups", "group_credits", "byte_credits", "retries",
+    "shares", "partial_cancel", "policy_versions", "trainer_policy", "chunks", "cancel_scopes".
     """
 
     daemon_version: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
     """
     Version of gymd.
+    """
+
+    resume_window: "datetime.timedelta | None" = betterproto2.field(
+        8, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Duration, optional=True
+    )
+    """
+    How long the session outlives a broken stream. Absent: it does not.
+    """
+
+    durable: "bool" = betterproto2.field(9, betterproto2.TYPE_BOOL)
+    """
+    Whether accepted tasks and results survive a restart of the daemon.
+    """
+
+    granted_rollouts: "int" = betterproto2.field(10, betterproto2.TYPE_INT64)
+    """
+    Credits granted so far, as in GrantCredits. A client that resumes goes on from there.
+    """
+
+    used_rollouts: "int" = betterproto2.field(11, betterproto2.TYPE_INT64)
+    """
+    Credits that accepted tasks have taken so far.
+    """
+
+    last_sequence: "int" = betterproto2.field(12, betterproto2.TYPE_INT64)
+    """
+    Highest result number so far; results after the client's last_sequence follow.
+    """
+
+    task_ids: "list[str]" = betterproto2.field(13, betterproto2.TYPE_STRING, repeated=True)
+    """
+    Tasks that were accepted and whose results are not all acknowledged: they come without being submitted again.
+    Only when resumed.
+    """
+
+    granted_groups: "int" = betterproto2.field(14, betterproto2.TYPE_INT64)
+    """
+    Groups granted so far.
+    """
+
+    used_groups: "int" = betterproto2.field(15, betterproto2.TYPE_INT64)
+    """
+    Groups that accepted tasks have begun so far, less those whose last result was rejected.
+    """
+
+    granted_bytes: "int" = betterproto2.field(16, betterproto2.TYPE_INT64)
+    """
+    Bytes granted so far.
+    """
+
+    sent_bytes: "int" = betterproto2.field(17, betterproto2.TYPE_INT64)
+    """
+    Bytes of the results up to the client's last_sequence, as byte credits count them.
+    """
+
+    policy_version: "int | None" = betterproto2.field(18, betterproto2.TYPE_INT64, optional=True)
+    """
+    Version of the policy that is live. Absent: the trainer told none.
+    """
+
+    policy_paused: "bool" = betterproto2.field(19, betterproto2.TYPE_BOOL)
+    """
+    The policy is paused, or drains: no rollout begins. A trainer that resumes with `policy_version` ends it.
     """
 
 
@@ -8941,6 +9672,43 @@ default_message_pool.register_message("gymapi.v1", "SkillReference", SkillRefere
 
 
 @dataclass(eq=False, repr=False)
+class StopRolloutsRequest(betterproto2.Message):
+    """
+    Rollouts to stop.
+    """
+
+    rollouts: "list[RolloutAttempt]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    Which.
+    """
+
+    mode: "StopMode" = betterproto2.field(2, betterproto2.TYPE_ENUM, default_factory=lambda: StopMode(0))
+    """
+    How.
+    """
+
+    reason: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    Why, in plain English.
+    """
+
+
+default_message_pool.register_message("gymapi.v1", "StopRolloutsRequest", StopRolloutsRequest)
+
+
+@dataclass(eq=False, repr=False)
+class StopRolloutsResponse(betterproto2.Message):
+    """
+    They are stopped.
+    """
+
+    pass
+
+
+default_message_pool.register_message("gymapi.v1", "StopRolloutsResponse", StopRolloutsResponse)
+
+
+@dataclass(eq=False, repr=False)
 class StreamOptions(betterproto2.Message):
     """
     Settings of a stream of events.
@@ -9075,11 +9843,16 @@ class StreamRolloutsRequest(betterproto2.Message):
     The policy's weights change. Feature "policy_versions".
     """
 
-    generate_result: "GenerateResult | None" = betterproto2.field(
-        7, betterproto2.TYPE_MESSAGE, optional=True, group="frame"
+    end: "EndSession | None" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, optional=True, group="frame")
+    """
+    Give up the session and what is under way for it. Feature "resume".
+    """
+
+    generate_results: "GenerateResults | None" = betterproto2.field(
+        20, betterproto2.TYPE_MESSAGE, optional=True, group="frame"
     )
     """
-    Answer to a generate_request. Feature "trainer_policy".
+    Answers of the trainer's own policy, any number in one frame. Feature "trainer_policy".
     """
 
 
@@ -9158,18 +9931,25 @@ class StreamRolloutsResponse(betterproto2.Message):
     Answer to policy_update. Feature "policy_versions".
     """
 
-    generate_request: "GenerateRequest | None" = betterproto2.field(
-        10, betterproto2.TYPE_MESSAGE, optional=True, group="frame"
-    )
-    """
-    Asks the trainer's own policy. Feature "trainer_policy".
-    """
-
-    blob_chunk: "BlobChunk | None" = betterproto2.field(
+    result_chunk: "ResultChunk | None" = betterproto2.field(
         11, betterproto2.TYPE_MESSAGE, optional=True, group="frame"
     )
     """
-    Part of a large side file of a rollout. Feature "blobs".
+    Part of a result that is larger than a message may be. Feature "chunks".
+    """
+
+    group_cancelled: "GroupCancelled | None" = betterproto2.field(
+        12, betterproto2.TYPE_MESSAGE, optional=True, group="frame"
+    )
+    """
+    A group was given up. Feature "groups".
+    """
+
+    generate_requests: "GenerateRequests | None" = betterproto2.field(
+        20, betterproto2.TYPE_MESSAGE, optional=True, group="frame"
+    )
+    """
+    Asks the trainer's own policy, any number of times in one frame. Feature "trainer_policy".
     """
 
 
@@ -9356,6 +10136,12 @@ class TaskAdmission(betterproto2.Message):
     Why it was rejected. Absent: accepted.
     """
 
+    known: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
+    """
+    Accepted before, with the same content (group_id, rollout_count, first_index, wanted_count, task.create_params,
+    task.fields_json): nothing is charged and nothing runs twice. Feature "resume".
+    """
+
 
 default_message_pool.register_message("gymapi.v1", "TaskAdmission", TaskAdmission)
 
@@ -9383,7 +10169,8 @@ class TaskSubmission(betterproto2.Message):
 
     task_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    The client's id, unique within the session. Required.
+    The client's id, 1 to 512 characters, unique among the tasks that the session still holds. Required. The ids of
+    its rollouts follow from it: `<task_id>/<index>`, from first_index upwards.
     """
 
     group_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
@@ -9417,6 +10204,20 @@ class TaskSubmission(betterproto2.Message):
     )
     """
     Staleness rule for this task. Feature "policy_versions".
+    """
+
+    wanted_count: "int" = betterproto2.field(8, betterproto2.TYPE_INT32)
+    """
+    So many rollouts with a reward are enough for the task's group (the largest value of its tasks counts; a task
+    without a group counts for itself): when they are there, the others are cancelled. 0: all of them are wanted.
+    Feature "groups".
+    """
+
+    purpose: "TaskPurpose" = betterproto2.field(
+        9, betterproto2.TYPE_ENUM, default_factory=lambda: TaskPurpose(0)
+    )
+    """
+    What the rollouts are for. Those for evaluation begin before those for training. Feature "shares".
     """
 
 
@@ -9579,6 +10380,14 @@ class Timing(betterproto2.Message):
     Verifying.
     """
 
+    release_duration: "datetime.timedelta | None" = betterproto2.field(
+        8, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Duration, optional=True
+    )
+    """
+    From the request to stop it until everything that it used was released: model call, tool, sandbox, judge. Only
+    of stopped rollouts.
+    """
+
 
 default_message_pool.register_message("gymapi.v1", "Timing", Timing)
 
@@ -9587,7 +10396,8 @@ default_message_pool.register_message("gymapi.v1", "Timing", Timing)
 class TokenSegment(betterproto2.Message):
     """
     The ids that one model call adds to its branch: what the prompt added since the parent, then what was
-    sampled. The ids along a branch, from its root, are exactly the prompt and output of its last call.
+    sampled. The ids along a branch, from its root, are exactly the prompt and output of its last call, if
+    dropped_token_count ids are taken off the end before those of a segment are added.
     """
 
     parent: "int | None" = betterproto2.field(1, betterproto2.TYPE_INT32, optional=True)
@@ -9628,7 +10438,8 @@ class TokenSegment(betterproto2.Message):
 
     finish_reason: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
     """
-    Why sampling ended, in the engine's word: stop, length, tool_calls, content_filter.
+    Why sampling ended: stop (tool calls too), or the reason why the response is incomplete, such as
+    max_output_tokens or content_filter.
     """
 
     drift: "Drift" = betterproto2.field(9, betterproto2.TYPE_ENUM, default_factory=lambda: Drift(0))
@@ -9644,6 +10455,11 @@ class TokenSegment(betterproto2.Message):
     item_indices: "list[int]" = betterproto2.field(11, betterproto2.TYPE_INT32, repeated=True)
     """
     Indices into Rollout.response.output of the items that the sampled ids became.
+    """
+
+    shared_token_count: "int" = betterproto2.field(12, betterproto2.TYPE_INT32)
+    """
+    How many of the first ids begin another branch too (FORKED only): there the prompt was written otherwise.
     """
 
 
@@ -9700,6 +10516,11 @@ class TokenTrace(betterproto2.Message):
     """
     Experts chosen per token in a mixture-of-experts model, as the engine encoded them (base64, or the JSON
     text of nested lists); opaque here. Absent: not reported.
+    """
+
+    policy_version: "int | None" = betterproto2.field(5, betterproto2.TYPE_INT64, optional=True)
+    """
+    Version of the policy that generated. Absent: unknown. Not part of the JSON form.
     """
 
 
@@ -10303,6 +11124,48 @@ default_message_pool.register_message("gymapi.v1", "UpdateFileOperation", Update
 
 
 @dataclass(eq=False, repr=False)
+class UpdatePolicyRequest(betterproto2.Message):
+    """
+    The weights of a policy change.
+    """
+
+    policy_session: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    The trainer's session, as in RunRolloutRequest. Required.
+    """
+
+    live_version: "int | None" = betterproto2.field(2, betterproto2.TYPE_INT64, optional=True)
+    """
+    The version that is live now. Absent: unknown.
+    """
+
+    hold_calls: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
+    """
+    No model call of the session's rollouts may begin until the next update.
+    """
+
+    abort_calls: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+    """
+    Model calls under way are aborted and made again when calls may begin.
+    """
+
+
+default_message_pool.register_message("gymapi.v1", "UpdatePolicyRequest", UpdatePolicyRequest)
+
+
+@dataclass(eq=False, repr=False)
+class UpdatePolicyResponse(betterproto2.Message):
+    """
+    It is noted.
+    """
+
+    pass
+
+
+default_message_pool.register_message("gymapi.v1", "UpdatePolicyResponse", UpdatePolicyResponse)
+
+
+@dataclass(eq=False, repr=False)
 class UrlCitation(betterproto2.Message):
     """
     A cited web page.
@@ -10736,12 +11599,18 @@ class WorkCancelled(betterproto2.Message):
 
     cancelled_count: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
     """
-    How many rollouts were stopped by it; their results follow or came already.
+    How many rollouts were stopped by it; their results follow or came already. What was being stopped before does
+    not count, unless an ABORT follows a gentler mode.
     """
 
     request: "CancelWork | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
     The request, repeated.
+    """
+
+    error: "ErrorStatus | None" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Why nothing was stopped: nobody knows what the scope covers. Absent: it was carried out.
     """
 
 
