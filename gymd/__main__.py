@@ -149,8 +149,12 @@ def _watch_stdin(told: asyncio.Event) -> None:
 
 
 async def _serve(daemon: Daemon, options: argparse.Namespace, told: asyncio.Event) -> int:
+    # Tens of thousands of rollouts in flight, or taken over from the last daemon, are no garbage; to look
+    # through them often costs a third.
+    gc.set_threshold(50_000, 20, 50)
     await daemon.start()
-    _calm_collector()
+    gc.collect()
+    gc.freeze()
     try:
         if options.wait_ready and not await _wait_ready(daemon, told):
             return EXIT_FAILED
@@ -160,13 +164,6 @@ async def _serve(daemon: Daemon, options: argparse.Namespace, told: asyncio.Even
     finally:
         await daemon.stop()
     return EXIT_OK
-
-
-def _calm_collector() -> None:
-    """Tens of thousands of rollouts in flight are no garbage; to look through them often costs a third."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
 
 
 async def _wait_ready(daemon: Daemon, told: asyncio.Event) -> bool:

@@ -222,6 +222,7 @@ REASON_CODES: dict[str, int] = {
     "UPSTREAM_MALFORMED": 13,
     "INTERNAL": 13,
     "STORAGE_FULL": 8,
+    "JUDGE_FAILED": 14,
 }
 
 # What a bare status means when the peer sent no ErrorInfo (a proxy, a foreign server, grpc itself).

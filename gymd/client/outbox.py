@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 
-from gymapi.v1.rollout_service_pb2 import CancelWork, StreamRolloutsRequest, TaskSubmission
+from gymapi.v1.rollout_service_pb2 import (
+    CancelWork,
+    PolicyPhase,
+    PolicyUpdate,
+    StreamRolloutsRequest,
+    TaskSubmission,
+)
 from gymd.client.window import CreditWindow
 from gymd.errors import error
 
@@ -15,87 +22,157 @@ FRAME_TASKS = 64
 FRAME_BYTES = 1024 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A task on its way."""
+
+    submission: TaskSubmission
+    size: int
+
+    @property
+    def count(self) -> int:
+        """Its rollouts."""
+        return self.submission.rollout_count or 1
+
+
 class Outbox:
     """Tasks and cancels in the order in which the caller gave them, at most FRAME_TASKS tasks."""
 
     def __init__(self, window: CreditWindow) -> None:
         self._window = window
-        self._queue: deque[tuple[TaskSubmission, int] | CancelWork] = deque()
-        self._unanswered: deque[tuple[str, int]] = (
-            deque()
-        )  # sent tasks and their counts; bounded by the credits
+        self._queue: deque[_Task | CancelWork | PolicyUpdate] = deque()
+        # What was sent and not answered yet, in that order; its tasks are bounded by the credits.
+        self._sent: deque[_Task | CancelWork | PolicyUpdate] = deque()
+        self._refused: list[_Task] = []  # by a daemon that shuts down: the next one gets them
         self._task_count = 0
+        self._ending = False
 
     @property
     def full(self) -> bool:
         """Whether it takes no more tasks until a frame was made."""
         return self._task_count >= FRAME_TASKS
 
-    @property
-    def unanswered_count(self) -> int:
-        """Tasks that were sent and neither accepted nor rejected yet."""
-        return len(self._unanswered)
-
     def add(self, submission: TaskSubmission, size: int) -> None:
         """Queues a task of `size` bytes; its rollouts count as submitted."""
         self._window.submit(submission.rollout_count or 1)
-        self._queue.append((submission, size))
+        self._queue.append(_Task(submission, size))
         self._task_count += 1
 
-    def add_cancel(self, work: CancelWork) -> None:
-        """Queues a cancel; it covers the tasks that were added before."""
-        self._queue.append(work)
+    def add_control(self, control: CancelWork | PolicyUpdate) -> None:
+        """Queues a cancel or a policy update; it covers the tasks that were added before."""
+        self._queue.append(control)
+
+    def give_up(self) -> None:
+        """Ends the session instead of anything else that waits."""
+        self._queue.clear()
+        self._ending = True
 
     def drop_tasks(self) -> None:
         """Forgets the tasks that were not sent yet."""
         for entry in self._queue:
-            if isinstance(entry, tuple):
-                self._window.take_back(entry[0].rollout_count or 1)
-        self._queue = deque(entry for entry in self._queue if not isinstance(entry, tuple))
+            if isinstance(entry, _Task):
+                self._window.take_back(entry.count)
+        self._queue = deque(entry for entry in self._queue if not isinstance(entry, _Task))
         self._task_count = 0
 
     def next_frame(self, *, idle: bool) -> StreamRolloutsRequest | None:
         """The next frame to write, or None; `idle` sends acks without waiting for a batch of them."""
         frame = StreamRolloutsRequest()
+        if self._ending:
+            self._ending = False
+            frame.end.SetInParent()
+            return frame
         if (granted := self._window.next_grant()) is not None:
             frame.grant.granted_rollouts = granted
             return frame
+        if (granted := self._window.next_byte_grant(idle=idle)) is not None:
+            frame.grant.granted_bytes = granted
+            return frame
         if self._queue:
             head = self._queue[0]
-            if isinstance(head, CancelWork):
-                frame.cancel.CopyFrom(head)
-                self._queue.popleft()
-            else:
+            if isinstance(head, _Task):
                 self._fill_submit(frame)
+            else:
+                self._fill_control(frame, head)
             return frame
         if (through := self._window.next_ack(idle=idle)) is not None:
             frame.ack.through_sequence = through
             return frame
         return None
 
-    def answer(self, task_id: str, *, rejected: bool) -> None:
+    def answer(self, task_id: str, *, rejected: bool = False, draining: bool = False) -> None:
         """Takes the daemon's answer to the oldest unanswered task.
+
+        Args:
+            task_id: whose answer it is.
+            rejected: the task costs nothing.
+            draining: the daemon shuts down; the task is kept for the next connection.
 
         Raises:
             InvalidRequest: PROTOCOL_VIOLATION, it is the answer to another task.
         """
-        due, count = self._unanswered.popleft() if self._unanswered else ("", 0)
-        if due != task_id or not count:
-            text = f"an answer for task {task_id!r} came where that for {due!r} was due"
-            raise error("PROTOCOL_VIOLATION", text, task_id=task_id, due=due)
-        if rejected:
-            self._window.take_back(count)
+        due = self._oldest_task()
+        if due is None or due.submission.task_id != task_id:
+            other = due.submission.task_id if due is not None else ""
+            text = f"an answer for task {task_id!r} came where that for {other!r} was due"
+            raise error("PROTOCOL_VIOLATION", text, task_id=task_id, due=other)
+        if draining:
+            self._refused.append(due)
+        elif rejected:
+            self._window.take_back(due.count)
+
+    def control_answered(self, control: CancelWork | PolicyUpdate) -> None:
+        """Takes the daemon's answer to this very control, which is not sent again."""
+        self._sent = deque(entry for entry in self._sent if entry is not control)
+
+    def reconnected(self) -> None:
+        """Queues again, in front, whatever was sent on a broken connection without an answer.
+
+        Policy updates before one that went live are left out: the daemon may know that one, and takes no
+        older version then.
+        """
+        live = next((entry for entry in reversed(self._sent) if _goes_live(entry)), None)
+        passed = live is not None
+        again: list[_Task | CancelWork | PolicyUpdate] = [*self._refused]
+        for entry in self._sent:
+            passed = passed and entry is not live
+            if not (passed and isinstance(entry, PolicyUpdate)):
+                again.append(entry)
+        self._queue.extendleft(reversed(again))
+        self._task_count += sum(isinstance(entry, _Task) for entry in again)
+        self._refused.clear()
+        self._sent.clear()
+        self._window.reconnected()
+
+    def _oldest_task(self) -> _Task | None:
+        """Takes out the task that was sent first."""
+        for place, entry in enumerate(self._sent):  # nearly always the first: controls are few
+            if isinstance(entry, _Task):
+                del self._sent[place]
+                return entry
+        return None
+
+    def _fill_control(self, frame: StreamRolloutsRequest, control: CancelWork | PolicyUpdate) -> None:
+        if isinstance(control, CancelWork):
+            frame.cancel.CopyFrom(control)
+        else:
+            frame.policy_update.CopyFrom(control)
+        self._queue.popleft()
+        self._sent.append(control)
 
     def _fill_submit(self, frame: StreamRolloutsRequest) -> None:
         tasks = frame.submit.tasks
         size = 0
         while self._queue and len(tasks) < FRAME_TASKS:
             head = self._queue[0]
-            if isinstance(head, CancelWork) or (tasks and size + head[1] > FRAME_BYTES):
+            if not isinstance(head, _Task) or (tasks and size + head.size > FRAME_BYTES):
                 break
             self._queue.popleft()
             self._task_count -= 1
-            submission, submission_size = head
-            size += submission_size
-            tasks.append(submission)
-            self._unanswered.append((submission.task_id, submission.rollout_count or 1))
+            size += head.size
+            tasks.append(head.submission)
+            self._sent.append(head)
+
+
+def _goes_live(entry: _Task | CancelWork | PolicyUpdate) -> bool:
+    return isinstance(entry, PolicyUpdate) and entry.phase == PolicyPhase.POLICY_PHASE_LIVE

@@ -17,9 +17,10 @@ import orjson
 from google.protobuf.duration_pb2 import Duration
 
 from gymapi.v1.errors_pb2 import ErrorStatus
-from gymapi.v1.rollout_pb2 import FailureClass, Outcome, Reward, Rollout, Stage, Task, Timing, Trajectory
-from gymd.convert import params_from_json, response_to_json
-from gymd.errors import from_status_message
+from gymapi.v1.rollout_pb2 import FailureClass, Outcome, Reward, Rollout, Stage, Task, Timing
+from gymd.client.legacy import ROLLOUT_INDEX, TASK_INDEX, legacy_response
+from gymd.convert import params_from_json
+from gymd.errors import GymdError, from_status_message
 
 __all__ = [
     "Row",
@@ -29,13 +30,13 @@ __all__ = [
     "is_success",
     "make_task",
     "parse_row",
+    "rescored_line",
     "rollout_line",
+    "stored_task",
 ]
 
 PARAMS = "responses_create_params"
 AGENT_REF = "agent_ref"
-TASK_INDEX = "_ng_task_index"
-ROLLOUT_INDEX = "_ng_rollout_index"
 # What only the daemon's answer may set; the verifier's extras and the row's own keys give way.
 _OWN_KEYS = frozenset(
     {
@@ -117,6 +118,16 @@ def make_task(row: Row, default_agent: str = "", overrides: Mapping[str, Any] | 
     )
 
 
+def stored_task(row: Row, default_agent: str = "") -> Task:
+    """The task behind a line of rollouts: what the row itself held, without what came of it.
+
+    Raises:
+        ValueError: the create params cannot be converted.
+    """
+    members = {key: text for key, text in row.members.items() if key not in _OWN_KEYS or key == PARAMS}
+    return make_task(Row(members, row.params, row.agent, row.task_index, row.rollout_index), default_agent)
+
+
 def is_success(rollout: Rollout) -> bool:
     """Whether a rollout ended with a trajectory to keep, rewarded or not."""
     return rollout.outcome in _SUCCESSES and not rollout.HasField("failure")
@@ -128,7 +139,7 @@ def rollout_line(
     """The output line of a rollout: the row's own members, then what came of it. No newline at the end."""
     members = _row_members(row, rollout.agent, task_index, rollout.index, overrides)
     if rollout.HasField("response"):
-        members["response"] = _response_text(rollout)
+        members["response"] = dump_json(legacy_response(rollout))
     facts = _facts(rollout, task_index)
     if rollout.HasField("reward") and (extras := _add_reward(members, rollout.reward)):
         facts["reward_extras"] = extras
@@ -144,6 +155,40 @@ def failure_line(
     """The line of a task that the daemon refused, so that nothing ran."""
     members = _row_members(row, row.agent, task_index, index, overrides)
     members["failure"] = dump_json({"class": "rejected", **_status(refusal)})
+    return _join(members)
+
+
+def rescored_line(line: str, verdict: Reward | GymdError, *, original: Row | None = None) -> bytes:
+    """A stored line of rollouts with another verdict. No newline at the end.
+
+    Args:
+        line: as `rollout_line` made it.
+        verdict: what the verifier says now, or why it failed.
+        original: the row that it was made from, where it is known: then what the old verdict had put over the
+            row's own members is undone.
+    """
+    members, values = _split(line)
+    facts = values.get("rollout")
+    facts = dict(facts) if isinstance(facts, dict) else {}
+    old_extras = facts.pop("reward_extras", ())
+    if original is not None:
+        for name in old_extras:
+            if name in original.members:
+                members[name] = original.members[name]
+            else:
+                members.pop(name, None)
+    facts["reverified"], facts["previous_reward"] = True, values.get("reward")
+    for key in ("reward", "reward_components", "failure", "rollout"):
+        members.pop(key, None)
+    if isinstance(verdict, Reward):
+        if extras := _add_reward(members, verdict):
+            facts["reward_extras"] = extras
+        if facts.get("outcome") == "verify_failed":
+            facts["outcome"] = "completed"
+    else:
+        facts["outcome"] = "verify_failed"
+        members["failure"] = dump_json({"stage": "verify", **_error(verdict)})
+    members["rollout"] = dump_json(facts)
     return _join(members)
 
 
@@ -289,38 +334,6 @@ def _add_reward(members: dict[str, str], reward: Reward) -> list[str]:
     return names
 
 
-def _response_text(rollout: Rollout) -> str:
-    response = response_to_json(rollout.response)
-    for segment_item, keys in _legacy_tokens(rollout.trajectory):
-        item = response["output"][segment_item] if segment_item < len(response.get("output", ())) else None
-        if isinstance(item, dict):
-            item.update(keys)
-    return dump_json(response)
-
-
-def _legacy_tokens(trajectory: Trajectory) -> list[tuple[int, dict[str, Any]]]:
-    """NeMo Gym's three token keys for the last item of each model call, from the delta-encoded segments."""
-    branches: list[list[int]] = []
-    found = []
-    for segment in trajectory.segments:
-        parent = branches[segment.parent] if segment.HasField("parent") else []
-        kept = parent[: len(parent) - segment.dropped_token_count]
-        ids = list(segment.token_ids)
-        branches.append(kept + ids)
-        if not segment.sampled_spans or not segment.item_indices:
-            continue
-        sampled: list[int] = []
-        for span in segment.sampled_spans:
-            sampled += ids[span.start : span.start + span.length]
-        keys = {
-            "prompt_token_ids": kept + ids[: segment.sampled_spans[0].start],
-            "generation_token_ids": sampled,
-            "generation_log_probs": list(segment.logprobs),
-        }
-        found.append((segment.item_indices[-1], keys))
-    return found
-
-
 def _facts(rollout: Rollout, task_index: int) -> dict[str, Any]:
     return {
         "task_index": task_index,
@@ -333,7 +346,22 @@ def _facts(rollout: Rollout, task_index: int) -> dict[str, Any]:
         "tool_calls": rollout.tool_call_count,
         "tool_errors": rollout.tool_error_count,
         "timing": _timing(rollout.timing),
+        **_flags(rollout),
     }
+
+
+def _flags(rollout: Rollout) -> dict[str, Any]:
+    """What the verifier said about the rollout's use, and the versions of the policy; what is known of it."""
+    found: dict[str, Any] = {}
+    for name in ("use_for_loss", "use_for_baseline"):
+        if rollout.reward.HasField(name):
+            found[name] = getattr(rollout.reward, name)
+    if rollout.HasField("policy"):
+        policy = rollout.policy
+        found["policy_versions"] = [policy.start_version, policy.end_version]
+        if policy.stale:
+            found["stale"] = True
+    return found
 
 
 def _timing(timing: Timing) -> dict[str, Any]:
@@ -343,7 +371,7 @@ def _timing(timing: Timing) -> dict[str, Any]:
             found[name] = getattr(timing, name).ToJsonString()
     if timing.HasField("start_time") and timing.HasField("end_time"):
         found["seconds"] = (timing.end_time.ToNanoseconds() - timing.start_time.ToNanoseconds()) / 1e9
-    for name in ("model", "tool", "seed", "verify"):
+    for name in ("model", "tool", "seed", "verify", "release"):
         span: Duration = getattr(timing, f"{name}_duration")
         if timing.HasField(f"{name}_duration"):
             found[f"{name}_seconds"] = span.ToNanoseconds() / 1e9
@@ -368,7 +396,10 @@ def _failure(rollout: Rollout) -> dict[str, Any]:
 
 
 def _status(status: ErrorStatus) -> dict[str, Any]:
-    error = from_status_message(status)
+    return _error(from_status_message(status))
+
+
+def _error(error: GymdError) -> dict[str, Any]:
     return {
         "code": error.code,
         "reason": error.reason_name,

@@ -3,98 +3,99 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from google.protobuf.duration_pb2 import Duration
-
-from gymapi.v1.agent_service_pb2 import Deadlines
 from gymapi.v1.rollout_service_pb2 import (
-    CANCEL_MODE_ABORT,
-    CancelWork,
     Draining,
     OpenSession,
+    PolicyUpdateAck,
     Progress,
     RolloutResult,
     SessionOpened,
     SessionSummary,
+    StreamRolloutsRequest,
     StreamRolloutsResponse,
     TaskSubmission,
 )
+from gymd.client.chunks import ChunkReader
+from gymd.client.controls import CancelWord, Controls, InflightWord, PhaseWord, cancel_work, policy_update
 from gymd.client.outbox import Outbox
-from gymd.client.stream import Stream
+from gymd.client.policy import PolicyRunner
+from gymd.client.sources import Rejection, Submissions, as_async, too_large
+from gymd.client.stream import BROKEN, Stream, client_bug, dial, reopening
 from gymd.client.window import CreditWindow
 from gymd.errors import GymdError, error, from_status_message
 
-__all__ = ["Rejection", "RolloutSession", "deadlines"]
+__all__ = ["RolloutSession"]
 
-Submissions = Iterable[TaskSubmission] | AsyncIterable[TaskSubmission]
+# Whole sentences, other than in our own processes: what a trainer's logging shows is often only the message.
+log = logging.getLogger(__name__)
 
-# Room that a frame needs around its only task.
-_FRAME_OVERHEAD_BYTES = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """The daemon (or the client, for a task larger than a message may be) refused a task; it cost nothing."""
-
-    task_id: str
-    error: GymdError
-
-
-def deadlines(
-    *,
-    rollout: float | None = None,
-    queue: float | None = None,
-    model: float | None = None,
-    tool: float | None = None,
-    verify: float | None = None,
-) -> Deadlines:
-    """Limits of the parts of a rollout, in seconds; None leaves a part to the daemon's configuration."""
-    message = Deadlines()
-    parts = {"rollout": rollout, "queue": queue, "model": model, "tool": tool, "verify": verify}
-    for name, seconds in parts.items():
-        if seconds is not None:
-            getattr(message, name).CopyFrom(Duration(seconds=int(seconds), nanos=int(seconds % 1 * 1e9)))
-    return message
+_GIVE_UP_S = 1.0
 
 
 class RolloutSession:
     """A session of the rollout stream; made by `RolloutClient.session`, used as an async context manager.
 
-    Leaving the context before `run` has ended breaks the stream, which cancels everything under way.
+    Leaving the context before `run` has ended gives the session up, which cancels everything under way.
+    With a resume window a broken connection is dialled again for as long as the window says: nothing is lost
+    and nothing comes twice, also when the daemon was restarted meanwhile.
 
     Attributes:
         progress: the daemon's latest progress frame; zeros until the first.
         draining: set once the daemon announced its shutdown.
         summary: set when the session has ended in order.
+        reconnects: how often the connection broke and came back.
+        inherited: tasks of an earlier process, whose results come in this one; they are not handed in again.
     """
 
-    def __init__(self, stream: Stream, opening: OpenSession, credits: int) -> None:
-        self._stream = stream
+    def __init__(
+        self,
+        new_stream: Callable[[], Stream],
+        opening: OpenSession,
+        credits: int,
+        byte_credits: int = 0,
+        policy: PolicyRunner | None = None,
+        patience: float = 0.0,
+    ) -> None:
+        self._new_stream = new_stream
+        self._stream: Stream  # once it is open
+        self._patience = patience
         self._opening = opening
-        self._window = CreditWindow(credits)
-        self._opening.granted_rollouts = credits
+        self._window = CreditWindow(credits, byte_credits)
+        if not opening.session_id:
+            self._opening.granted_rollouts = credits
+            self._opening.granted_bytes = byte_credits
         self._inbox: deque[RolloutResult | Rejection] = deque()  # bounded by the credits
         self._outbox = Outbox(self._window)
-        self._cancels: deque[asyncio.Future[int]] = deque()
+        self._controls = Controls(self._outbox)
+        self._chunks = ChunkReader()
         self._arrived = asyncio.Event()  # something for the consumer of run()
         self._room = asyncio.Event()  # something for the feeder
         self._work = asyncio.Event()  # something for the writer
-        self._tasks: list[asyncio.Task[None]] = []
+        self._policy = policy
+        if policy is not None:
+            opening.serves_policy = True
+            policy.bind(self._work.set)
+        self._connection: asyncio.Task[None] | None = None
         self._failure: GymdError | None = None
         self._feeding = False
         self._exhausted = True  # the submissions of the current run came to their end
         self._stopped = False
         self._closing = False
         self._ended = False
+        self._leaving = False
+        self._detached = False
         self._idle = False
         self._running = False
         self._last_sequence = 0
+        self.reconnects = 0
+        self.inherited: frozenset[str] = frozenset()
         self.opened = SessionOpened()
         self.progress = Progress()
         self.draining: Draining | None = None
@@ -111,18 +112,41 @@ class RolloutSession:
         return self._window.outstanding
 
     async def __aenter__(self) -> Self:
-        self.opened = await self._stream.open(self._opening)
-        self._tasks = [asyncio.create_task(self._read_loop()), asyncio.create_task(self._write_loop())]
+        self._stream, self.opened = await dial(self._new_stream, self._opening, self._patience)
+        if self._opening.session_id:
+            self._last_sequence = self._opening.last_sequence
+            self.inherited = frozenset(self.opened.task_ids)
+            self._window.adopt(
+                consumed=self._last_sequence,
+                used=self.opened.used_rollouts,
+                granted=self.opened.granted_rollouts,
+                granted_bytes=self.opened.granted_bytes,
+                consumed_bytes=self.opened.sent_bytes,
+            )
+        self._controls.live = self.opened.policy_version
+        self._connection = asyncio.create_task(self._stay_connected())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stream.cancel()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._fail_cancels(error("CANCELLED", "the session was closed"))
+        self._leaving = True
+        if self._connection is not None:
+            try:
+                if self.resumable and not self._ended and not self._detached:
+                    self._outbox.give_up()
+                    self._work.set()
+                    await asyncio.wait([self._connection], timeout=_GIVE_UP_S)
+            finally:  # if the daemon did not end the stream, the session expires by itself
+                self._stream.cancel()
+                self._connection.cancel()
+                await asyncio.gather(self._connection, return_exceptions=True)
+        self._controls.fail(error("CANCELLED", "the session was closed"))
+
+    @property
+    def resumable(self) -> bool:
+        """Whether the session outlives a broken connection."""
+        return self.opened.HasField("resume_window")
 
     def run(
         self, submissions: Submissions, *, final: bool = True
@@ -131,40 +155,43 @@ class RolloutSession:
 
         Submissions are pulled one by one on the event loop, only when there is a credit for them, so a source
         of any length needs memory for `credits` rollouts. A result counts as stored (it is acknowledged and
-        its credit used again) when the caller asks for the next. Refused tasks come as Rejection.
+        its credit used again) when the caller asks for the next or leaves. Refused tasks come as Rejection.
 
         Args:
             submissions: the tasks; `task_id` unique within the session. A plain iterable must not block.
             final: no more runs follow: the session ends and `summary` is set when this run is over.
 
         Raises:
-            GymdError: the stream failed (Unavailable: the daemon went away or is shutting down). Every result
-                that was received has been yielded before.
+            GymdError: the stream failed (Unavailable: the daemon went away or is shutting down, and did not
+                come back within the resume window). Every result that was received has been yielded before.
         """
-        if self._running or self._closing:
-            raise error("PROTOCOL_VIOLATION", "this session runs or has ended; open another session")
-        self._running = True
+        self._check_free()
         return self._run(submissions, final)
 
     async def _run(self, submissions: Submissions, final: bool) -> AsyncIterator[RolloutResult | Rejection]:
-        self._exhausted, self._feeding = False, True
+        self._check_free()
+        self._running, self._exhausted, self._feeding = True, False, True
         feeder = asyncio.create_task(self._feed(submissions))
         inbox, window = self._inbox, self._window
         try:
             while True:
                 while inbox:
                     item = inbox.popleft()
-                    yield item
-                    if type(item) is RolloutResult:
-                        window.consumed += 1
-                        if self._feeding and window.worth_refilling():
-                            self._room.set()
+                    try:
+                        yield item
+                    finally:  # also when the caller leaves: another run may follow
+                        if type(item) is RolloutResult:
+                            window.consume(item.rollout.ByteSize() if window.byte_credits else 0)
+                    if self._feeding and window.worth_refilling():
+                        self._room.set()
                 if feeder.done():
                     feeder.result()  # an exception of the caller's own source goes to the caller
                 if self._failure is not None:
                     raise self._failure
-                if not self._feeding and window.outstanding == 0 and not inbox:
-                    break
+                if window.outstanding <= 0 and (not self._feeding or self._stopped or self._ended):
+                    break  # a source that does not say more is not waited for
+                if self._ended:
+                    raise self._drained()  # nothing comes any more
                 self._idle = True
                 self._work.set()
                 self._room.set()
@@ -176,8 +203,22 @@ class RolloutSession:
             self._running = False
             feeder.cancel()
             await asyncio.gather(feeder, return_exceptions=True)
-        if self.draining is not None and not self._exhausted and not self._stopped:
+        if not (self._exhausted or self._stopped):
             raise self._drained()
+
+    def hold_acks(self, through: int) -> None:
+        """From now on, results above this number are not acknowledged; call it again to move on."""
+        self._window.stored = through
+        self._work.set()
+
+    def detach(self) -> None:
+        """Leaving the context will not give the session up: another process may resume it."""
+        self._detached = True
+
+    def _check_free(self) -> None:
+        self._check_open()
+        if self._running or self._closing:
+            raise error("PROTOCOL_VIOLATION", "this session runs or has ended; open another session")
 
     def stop(self) -> None:
         """Takes no more submissions; what is handed in already goes on, and `run` ends when it is done."""
@@ -188,7 +229,14 @@ class RolloutSession:
 
     def abandon(self) -> None:
         """Breaks the stream at once, which cancels everything under way; `run` raises Cancelled."""
-        self._stream.abandon()
+        if not self._ended and self._failure is None:
+            self._failure = error("CANCELLED", "the stream was broken off")
+            self._controls.fail(self._failure)
+        if self._connection is not None:
+            self._stream.abandon()
+            self._connection.cancel()  # it may be between two streams
+        self._room.set()
+        self._arrived.set()
 
     async def cancel(
         self,
@@ -196,32 +244,76 @@ class RolloutSession:
         task_id: str = "",
         group_id: str = "",
         agent: str = "",
+        rollout_id: str = "",
+        environment: str = "",
+        older_than_version: int | None = None,
         everything: bool = False,
+        mode: CancelWord = "abort",
         reason: str = "",
     ) -> int:
-        """Stops the rollouts of one task, one group, one agent, or all that were handed in so far.
+        """Stops the rollouts of one scope, of which exactly one is given. Their results still come.
 
-        Their results still come, with outcome CANCELLED. Give exactly one scope.
+        Args:
+            rollout_id: one rollout: `<task_id>/<index>`, where index counts from the task's `first_index`.
+            environment: name of a resources server: every rollout whose agent works with it.
+            everything: all that were handed in so far.
+            mode: abort: outcome CANCELLED, nothing is kept. partial: what was generated is kept, outcome
+                PARTIAL. finish_turn: the same, after the model call under way.
 
         Returns: how many rollouts were stopped by it.
+
+        Raises:
+            NotFound: no agent is known to work with the environment.
+            Unimplemented: the daemon is too old to know the scope.
         """
-        scopes = {"task_id": task_id, "group_id": group_id, "agent": agent, "all": everything}
-        scope: dict[str, Any] = {name: value for name, value in scopes.items() if value}
-        if len(scope) != 1:
-            raise error("INVALID_REQUEST", "cancel needs exactly one of task_id, group_id, agent, everything")
-        if self._failure is not None or self._ended or self._closing:
-            raise self._failure or error("CANCELLED", "the session has ended: there is nothing to cancel")
-        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._cancels.append(answer)
-        self._outbox.add_cancel(CancelWork(**scope, mode=CANCEL_MODE_ABORT, reason=reason))
+        self._check_alive()
+        named = {"task_id": task_id, "group_id": group_id, "agent": agent, "everything": everything}
+        named |= {"rollout_id": rollout_id, "environment": environment}
+        known = self.opened.features
+        work = cancel_work(mode, reason, known, **named, older_than_version=older_than_version)
+        answer = self._controls.cancel(work)
         self._work.set()
         return await answer
+
+    async def update_policy(
+        self, version: int, phase: PhaseWord = "live", *, inflight: InflightWord = "continue"
+    ) -> PolicyUpdateAck:
+        """Tells that the policy's weights change; returns when every agent of the session knows.
+
+        Give `policy_version` when you open the session, so that its first rollouts know theirs.
+
+        Args:
+            version: of the new weights.
+            phase: pending: about to change. paused: the engines stand still, no rollout begins. live: the new
+                weights answer.
+            inflight: what rollouts under way do until the version is live. continue: go on. hold: no new
+                model call. abort_resume: model calls are aborted, and made again then. drain: they end, no
+                other begins, and this call returns when none is left.
+
+        Raises:
+            InvalidRequest: an unknown word, or a version older than the one that is live.
+        """
+        self._check_alive()
+        answer = self._controls.update(policy_update(version, phase, inflight))
+        self._work.set()
+        return await answer
+
+    def _check_open(self) -> None:
+        if self._connection is None:
+            raise RuntimeError("use the session as `async with client.session(...) as session:`")
+        if self._leaving:
+            raise error("CANCELLED", "the session has ended: its context was left")
+
+    def _check_alive(self) -> None:
+        self._check_open()
+        if self._failure is not None or self._ended or self._closing:
+            raise self._failure or error("CANCELLED", "the session has ended: there is nothing to steer")
 
     # ---- feeding: submissions -> outbox
 
     async def _feed(self, submissions: Submissions) -> None:
         try:
-            source = _as_async(submissions)
+            source = as_async(submissions)
             async with aclosing(source):
                 while await self._wait_for_room(1):
                     try:
@@ -239,40 +331,94 @@ class RolloutSession:
 
     async def _wait_for_room(self, count: int) -> bool:
         """Waits until a task may be handed in; False: none may any more."""
-        while not self._stopped and self.draining is None and not self._ended:
-            if not self._outbox.full and self._window.has_room(count):
+        while not self._stopped and not self._ended and (self.draining is None or self.resumable):
+            # A daemon that shuts down refuses tasks: those of a resumable session wait for the next one.
+            if self.draining is None and not self._outbox.full and self._window.has_room(count):
                 return True
             self._room.clear()
             await self._room.wait()
         return False
 
     def _hand_in(self, submission: TaskSubmission) -> None:
+        if submission.task_id in self.inherited:
+            return  # its results come by themselves
         size = submission.ByteSize()
-        limit = self.opened.max_message_bytes
-        if limit and size + _FRAME_OVERHEAD_BYTES > limit:
-            text = f"task {submission.task_id} has {size:,} bytes; the daemon accepts {limit:,} in a message"
-            refusal = error("MESSAGE_TOO_LARGE", text, size_bytes=size, limit_bytes=limit)
-            self._inbox.append(Rejection(submission.task_id, refusal))
+        if (refusal := too_large(submission, size, self.opened.max_message_bytes)) is not None:
+            self._inbox.append(refusal)
             self._arrived.set()
             return
         self._outbox.add(submission, size)
         self._work.set()
 
+    # ---- the connection
+
+    async def _stay_connected(self) -> None:
+        """Reads and writes until the session ends, over as many connections as that takes."""
+        try:
+            while (broken := await self._use_connection()) is not None:
+                await self._reconnect(broken)
+        except Exception as problem:
+            failure = problem if isinstance(problem, GymdError) else client_bug(problem)
+            self._failure = self._failure or failure
+            self._controls.fail(failure)
+        finally:
+            self._ended = True
+            self._controls.fail(error("CANCELLED", "the session has ended"))
+            self._room.set()
+            self._arrived.set()
+
+    async def _use_connection(self) -> GymdError | None:
+        """Reads and writes on one connection; returns why it broke if another one may follow."""
+        writer = asyncio.create_task(self._write_loop(self._stream))
+        try:
+            await self._read()
+        except GymdError as failure:
+            over = self._leaving or self.summary is not None
+            if over or not self.resumable or failure.reason_name not in BROKEN:
+                raise
+            return failure
+        finally:
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+        return None
+
+    async def _reconnect(self, why: GymdError) -> None:
+        """Dials until the daemon takes the session up again; raises `why` when the window has passed."""
+        log.warning("session %s: the stream broke (%s); connecting again", self.session_id, why.message)
+        opening = reopening(self._opening, self.opened, self._last_sequence, self._window)
+        window = self.opened.resume_window.ToNanoseconds() / 1e9
+        try:
+            self._stream, self.opened = await dial(self._new_stream, opening, window)
+        except GymdError as failure:
+            raise (why if failure.reason_name in BROKEN else failure) from None
+        self.reconnects += 1
+        self.draining = None
+        self._outbox.reconnected()
+        self._chunks.clear()
+        log.warning("session %s goes on after result %d", self.session_id, self._last_sequence)
+        self._work.set()
+        self._room.set()
+
     # ---- writing: outbox -> frames
 
-    async def _write_loop(self) -> None:
+    async def _write_loop(self, stream: Stream) -> None:
+        self._work.set()
         while True:
             await self._work.wait()
             self._work.clear()
-            while (frame := self._outbox.next_frame(idle=self._idle or self._closing)) is not None:
+            while (frame := self._next_frame()) is not None:
                 if not self._room.is_set():
                     self._room.set()  # the frame made room in the outbox
-                if not await self._stream.write(frame):
+                if not await stream.write(frame):
                     return
             self._idle = False
             if self._closing:
-                await self._stream.done_writing()
+                await stream.done_writing()
                 return
+
+    def _next_frame(self) -> StreamRolloutsRequest | None:
+        answers = self._policy.next_frame() if self._policy is not None else None
+        return answers or self._outbox.next_frame(idle=self._idle or self._closing)
 
     async def _close(self) -> None:
         """Half-closes and waits for the summary and the end of the stream."""
@@ -286,64 +432,64 @@ class RolloutSession:
 
     # ---- reading: frames -> inbox
 
-    async def _read_loop(self) -> None:
+    async def _read(self) -> None:
         try:
             async for frame in self._stream.frames(self.opened.progress_interval):
                 self._take(frame)
-            if self.summary is None:
-                raise error("PEER_UNREACHABLE", "the daemon ended the stream without a summary")
-            waiting = sum(1 for item in self._inbox if type(item) is RolloutResult)
-            if self._window.outstanding > waiting:
-                raise self._drained()
-        except GymdError as failure:
-            self._failure = failure
-            self._fail_cancels(failure)
-        finally:
-            self._ended = True
-            self._fail_cancels(error("CANCELLED", "the session has ended"))
-            self._room.set()
-            self._arrived.set()
+        except GymdError:
+            if self.summary is None:  # which is the last word: a session that is over cannot be taken up
+                raise
+        if self.summary is None:
+            raise error("PEER_UNREACHABLE", "the daemon ended the stream without a summary")
+        # Everything that was handed in and not refused has a result, and all of them must have come.
+        if max(self._window.submitted, self.summary.result_count) > self._last_sequence:
+            raise self._drained()
 
     def _take(self, frame: StreamRolloutsResponse) -> None:
         kind = frame.WhichOneof("frame")
         if kind == "results":
             for result in frame.results.results:
-                self._last_sequence += 1
-                if result.sequence != self._last_sequence:
-                    text = f"result {result.sequence} came where {self._last_sequence} was due"
-                    raise error("PROTOCOL_VIOLATION", text, sequence=result.sequence, due=self._last_sequence)
-                self._inbox.append(result)
-            self._arrived.set()
+                self._take_result(result)
+        elif kind == "result_chunk":
+            if (whole := self._chunks.take(frame.result_chunk)) is not None:
+                self._take_result(whole)
         elif kind == "admissions":
             self._take_admissions(frame)
+        elif kind == "generate_requests" and self._policy is not None:
+            self._policy.take(frame.generate_requests)
         elif kind == "progress":
+            if frame.progress.condition not in ("", self.progress.condition):
+                log.warning("the daemon is held up: %s", frame.progress.condition)
             self.progress = frame.progress
-        elif kind == "cancelled":
-            if self._cancels:
-                _resolve(self._cancels.popleft(), frame.cancelled.cancelled_count)
         elif kind == "draining":
             self.draining = frame.draining
             self._room.set()
             self._arrived.set()
         elif kind == "summary":
             self.summary = frame.summary
-        # Any other frame belongs to a feature that this client did not ask for, or to a newer daemon.
+        else:  # if it is none of these, it belongs to a feature that nobody asked for, or to a newer daemon
+            self._controls.take(frame)
+
+    def _take_result(self, result: RolloutResult) -> None:
+        self._last_sequence += 1
+        if result.sequence != self._last_sequence:
+            text = f"result {result.sequence} came where {self._last_sequence} was due"
+            raise error("PROTOCOL_VIOLATION", text, sequence=result.sequence, due=self._last_sequence)
+        self._inbox.append(result)
+        self._arrived.set()
 
     def _take_admissions(self, frame: StreamRolloutsResponse) -> None:
         for admission in frame.admissions.admissions:
-            rejected = admission.HasField("rejection")
-            self._outbox.answer(admission.task_id, rejected=rejected)
-            if rejected:
-                refusal = from_status_message(admission.rejection)
+            if not admission.HasField("rejection"):
+                self._outbox.answer(admission.task_id)
+                continue
+            refusal = from_status_message(admission.rejection)
+            draining = self.resumable and refusal.reason_name == "DRAINING"
+            self._outbox.answer(admission.task_id, rejected=True, draining=draining)
+            if not draining:
                 self._inbox.append(Rejection(admission.task_id, refusal))
                 self._room.set()
                 self._arrived.set()
-
-    def _fail_cancels(self, failure: GymdError) -> None:
-        while self._cancels:
-            answer = self._cancels.popleft()
-            if not answer.done():
-                answer.set_exception(failure)
 
     def _drained(self) -> GymdError:
         if self.draining is None:
@@ -351,17 +497,3 @@ class RolloutSession:
         why = self.draining.reason or "no reason given"
         text = f"the daemon is shutting down ({why}); not every task was handed in"
         return error("DRAINING", text, why=why)
-
-
-def _resolve(answer: asyncio.Future[int], value: int) -> None:
-    if not answer.done():  # the caller of cancel() may be gone
-        answer.set_result(value)
-
-
-async def _as_async(items: Submissions) -> AsyncGenerator[TaskSubmission, None]:
-    if isinstance(items, AsyncIterable):
-        async for item in items:
-            yield item
-    else:
-        for item in items:
-            yield item

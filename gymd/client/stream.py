@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+import random
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
@@ -15,21 +17,70 @@ from gymapi.v1.rollout_service_pb2 import (
     StreamRolloutsRequest,
     StreamRolloutsResponse,
 )
+from gymd.client.window import CreditWindow
 from gymd.errors import GymdError, error, from_rpc_error
 
-__all__ = ["CONNECT_TIMEOUT_S", "Stream", "no_daemon"]
+__all__ = ["BROKEN", "CONNECT_TIMEOUT_S", "Stream", "client_bug", "dial", "no_daemon", "reopening"]
+
+log = logging.getLogger(__name__)
+
+# Reasons of a daemon that is lost, stuck, or about to start again.
+BROKEN = frozenset(("PEER_UNREACHABLE", "DRAINING"))
 
 # From dialling to `opened`. The daemon answers at once; slower is only an address that swallows packets.
 CONNECT_TIMEOUT_S = 10.0
 # The daemon promises a frame per progress interval; after this many in a row without one it is dead or stuck.
 _SILENT_INTERVALS = 4
 _DEFAULT_INTERVAL_S = 10.0
+_REDIAL_BASE_S = 0.05
+_REDIAL_MAX_S = 2.0
 
 
 def no_daemon(address: str, why: str = "") -> GymdError:
     """The error for an address where nobody answers."""
     text = f"no daemon at {address}: start one with `gymctl up`"
     return error("PEER_UNREACHABLE", f"{text} ({why})" if why else text, peer=address)
+
+
+# What the transport says of a connection that is gone, also in the middle of a write (INTERNAL). The daemon's
+# own word has an ErrorInfo.
+_BROKEN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL)
+
+
+def reopening(
+    first: OpenSession, opened: SessionOpened, last_sequence: int, window: CreditWindow
+) -> OpenSession:
+    """What a stream that takes a session up again begins with."""
+    opening = OpenSession()
+    opening.CopyFrom(first)
+    opening.session_id = opened.session_id
+    opening.last_sequence = last_sequence
+    opening.ClearField("policy_version")  # it would end a pause that this trainer asked for
+    opening.granted_rollouts = window.granted
+    opening.granted_bytes = window.granted_bytes
+    return opening
+
+
+async def dial(
+    new: Callable[[], Stream], opening: OpenSession, patience: float
+) -> tuple[Stream, SessionOpened]:
+    """Opens a stream; dials again for `patience` seconds while the daemon is not there or shutting down.
+
+    Raises:
+        GymdError: what `Stream.open` raised last.
+    """
+    loop = asyncio.get_running_loop()
+    deadline, pause = loop.time() + patience, _REDIAL_BASE_S
+    while True:
+        stream = new()
+        try:
+            return stream, await stream.open(opening)
+        except GymdError as failure:
+            pause = min(pause * 2, _REDIAL_MAX_S)
+            wait = pause * random.uniform(0.5, 1.0)
+            if failure.reason_name not in BROKEN or loop.time() + wait > deadline:
+                raise
+            await asyncio.sleep(wait)
 
 
 class Stream:
@@ -54,6 +105,8 @@ class Stream:
             self._call.cancel()
             raise no_daemon(self._address, f"no answer within {CONNECT_TIMEOUT_S:.0f} s") from None
         except grpc.aio.AioRpcError as failure:
+            if failure.code() in _BROKEN and not _has_error_info(failure):
+                raise no_daemon(self._address, failure.details() or "") from None
             raise unary_error(failure, self._address) from None
         except asyncio.InvalidStateError:
             # A call that was over before it was written to does not say why.
@@ -128,10 +181,18 @@ class Stream:
 
     def _broken(self, failure: grpc.aio.AioRpcError) -> GymdError:
         found = from_rpc_error(failure, self._address)
-        if failure.code() is grpc.StatusCode.UNAVAILABLE and not _has_error_info(failure):
+        # CANCELLED: a daemon that stops, and had no time to say so.
+        if failure.code() in _BROKEN and not _has_error_info(failure):
             text = f"the connection to the daemon at {self._address} broke ({failure.details()})"
             return error("PEER_UNREACHABLE", text, peer=self._address)
         return found
+
+
+def client_bug(problem: Exception) -> GymdError:
+    """The error for a mistake of the client's own, which is logged."""
+    log.error("session_failed", exc_info=problem)
+    kind = type(problem).__name__
+    return error("INTERNAL", f"the client's own code raised {kind}: {problem}", exception=kind)
 
 
 def unary_error(failure: grpc.aio.AioRpcError, address: str) -> GymdError:

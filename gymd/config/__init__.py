@@ -7,6 +7,14 @@ OmegaConf is imported inside `load_config` only: whoever merely needs the types 
 """
 
 from gymd.config.builtin import builtin_folder, builtin_names, builtin_path
+from gymd.config.datasets import (
+    LICENSES,
+    DatasetConfig,
+    DatasetType,
+    GitlabSource,
+    HuggingfaceSource,
+    find_data,
+)
 from gymd.config.load import load_config
 from gymd.config.model import GymConfig, Kind, Placement, ServerSpec
 from gymd.config.problems import ConfigError, Problem
@@ -14,11 +22,16 @@ from gymd.config.secrets import MASK, is_secret_key, mask, scrub
 from gymd.config.settings import DaemonSettings, Deadlines, split_address
 
 __all__ = [
+    "LICENSES",
     "MASK",
     "ConfigError",
     "DaemonSettings",
+    "DatasetConfig",
+    "DatasetType",
     "Deadlines",
+    "GitlabSource",
     "GymConfig",
+    "HuggingfaceSource",
     "Kind",
     "Placement",
     "Problem",
@@ -26,6 +39,7 @@ __all__ = [
     "builtin_folder",
     "builtin_names",
     "builtin_path",
+    "find_data",
     "is_secret_key",
     "load_config",
     "mask",

@@ -1,13 +1,17 @@
 """The top-level keys that are settings, not servers."""
 
-__all__ = ["KNOWN_KEYS", "SETTINGS_KEY"]
+__all__ = ["KNOWN_KEYS", "POLICY_KEYS", "SETTINGS_KEY"]
 
 SETTINGS_KEY = "gymd"
 """The block with the daemon's own settings."""
 
-_POLICY = {"policy_base_url", "policy_api_key", "policy_model_name", "policy_model"}
+POLICY_KEYS = frozenset({"policy_base_url", "policy_api_key", "policy_model_name", "policy_model"})
+"""What the configurations of models refer to."""
 
 _CREDENTIALS = {
+    "google_api_key",
+    "google_cx",
+    "hf_endpoint",
     "hf_token",
     "hf_organization",
     "hf_collection_name",
@@ -101,4 +105,4 @@ _COMMANDS = {
     "version",
 }
 
-KNOWN_KEYS = frozenset(_POLICY | _CREDENTIALS | _RUN | _COMMANDS | {SETTINGS_KEY})
+KNOWN_KEYS = frozenset(POLICY_KEYS | _CREDENTIALS | _RUN | _COMMANDS | {SETTINGS_KEY})

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gymd.config.datasets import concerns_datasets
 from gymd.config.directives import apply_directives
 from gymd.config.keys import KNOWN_KEYS, SETTINGS_KEY
 from gymd.config.model import TYPE_OF_KIND, GymConfig, ServerSpec
@@ -33,6 +34,7 @@ def load_config(
     cwd: Path | None = None,
     env_file: Path | None = None,
     check: ServerCheck | None = None,
+    data_only: bool = False,
 ) -> GymConfig:
     """Loads the configuration of a mesh.
 
@@ -48,11 +50,13 @@ def load_config(
         cwd: what relative paths and env.yaml are relative to; the working directory by default.
         env_file: the file to read in place of `env.yaml`, which must exist then.
         check: asks the servers' own code, whose findings join the report.
+        data_only: judge nothing below a server but its datasets; models need not be configured then.
 
     Raises:
         ConfigError: with every problem of the configuration.
     """
-    report = Report((cwd or Path.cwd()).resolve())
+    here = (cwd or Path.cwd()).resolve()
+    report = Report(here, concerns_datasets) if data_only else Report(here)
     sources = read_sources(files, overrides, env_file, report, os.environ)
     tree = _merge(sources, report)
     tree = apply_directives(tree, report)

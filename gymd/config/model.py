@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from gymd.config.builtin import modern_names
+from gymd.config.datasets import DatasetConfig
 from gymd.config.problems import Origins, dotted, suggest
 from gymd.config.secrets import mask
 from gymd.config.settings import MAX_PORT, DaemonSettings
@@ -48,7 +49,8 @@ class ServerSpec(BaseModel):
     # May hold secrets, therefore never part of a repr.
     config: dict[str, Any] = Field(default_factory=dict, repr=False)
     """Every other key of the block, resolved: the server's own configuration."""
-    datasets: list[dict[str, Any]] = Field(default_factory=list, repr=False)
+    datasets: list[DatasetConfig] = Field(default_factory=list, repr=False)
+    """The blocks under `datasets`, which name the tasks of an agent."""
     source_file: str = ""
     """The file that named the implementation."""
 

@@ -1,7 +1,7 @@
 """What is wrong with a configuration and who said so: problems, their report, the file behind each key."""
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -111,15 +111,21 @@ def _children(node: Any) -> list[tuple[str, Any]]:
 class Report:
     """Collects the problems of one load, so that all of them can be told at once."""
 
-    def __init__(self, cwd: Path) -> None:
+    def __init__(self, cwd: Path, concerns: Callable[[Key], bool] = lambda key: True) -> None:
         self.cwd = cwd
+        self._concerns = concerns
         self.origins = Origins()
         self.problems: list[Problem] = []
         self.complete = True
         """False once a source could not be read: then a missing name proves nothing and is not reported."""
 
     def add(self, key: Key, message: str, advice: str = "", *, file: str | None = None) -> None:
-        """Adds a problem; the file is the key's origin unless given. Saying it twice adds it once."""
+        """Adds a problem; the file is the key's origin unless given. Saying it twice adds it once.
+
+        Problems of keys that do not concern whoever loads the configuration are left out.
+        """
+        if not self._concerns(key):
+            return
         problem = Problem(file or self.origins.of(key), dotted(key), message, advice)
         if problem not in self.problems:
             self.problems.append(problem)

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from gymd.config.builtin import builtin_folder, builtin_names
+from gymd.config.datasets import DATASETS_KEY, load_datasets
 from gymd.config.keys import KNOWN_KEYS
 from gymd.config.model import KIND_OF_TYPE, TYPE_OF_KIND, Kind, ServerSpec, find_name
 from gymd.config.names import is_custom_entrypoint
@@ -38,7 +39,7 @@ _MISSPELLING = 0.8
 _SHAPE = "Write <instance>: {<server type>: {<implementation>: {...}}} with one type and one implementation."
 _TYPES = f"The server types are {', '.join(KIND_OF_TYPE)}."
 # Keys of a block that describe the server to the mesh; the rest is the server's own.
-_OWN_KEYS = frozenset({"entrypoint", "placement", "replicas", "num_workers", "host", "port", "datasets"})
+_OWN_KEYS = frozenset({"entrypoint", "placement", "replicas", "num_workers", "host", "port", DATASETS_KEY})
 # What NeMo Gym hands from the top level to each agent that does not set it itself.
 _AGENT_DEFAULTS = ("skip_verification", "skip_verification_reward")
 
@@ -180,7 +181,7 @@ def _build(key: Key, block: dict[str, Any], raw: dict[str, Any], report: Report)
         "replicas": block.get(replicas_key),
         "host": block.get("host") or raw.get("default_host"),
         "port": block.get("port"),
-        "datasets": block.get("datasets"),
+        "datasets": load_datasets(block.get(DATASETS_KEY), (*key, DATASETS_KEY), report),
         "entrypoint": _entrypoint(key, block, report),
     }
     config = {str(option): value for option, value in block.items() if option not in _OWN_KEYS}

@@ -40,6 +40,10 @@ DEFAULT_QUEUE_S = 86_400.0
 DEFAULT_INFRA_RETRIES = 2
 # Rollouts under way at once; at about 24 KB per waiting rollout this bounds the memory near 200 MB.
 DEFAULT_MAX_ROLLOUTS_IN_FLIGHT = 8192
+# Results that nobody has fetched yet. Disks are larger; a forgotten trainer should not fill them.
+DEFAULT_JOURNAL_MAX_BYTES = 16 * 1024**3
+# A trainer that crashed on a Friday evening finds its session on Saturday.
+DEFAULT_JOURNAL_RETENTION_S = 86_400.0
 DEFAULT_LOG_LEVEL: LogLevel = "info"
 
 ENVIRONMENT_PREFIX = "GYMD_"
@@ -119,6 +123,14 @@ class DaemonSettings(_Settings):
     """Retries of one rollout after failures of the infrastructure."""
     max_rollouts_in_flight: int = Field(default=DEFAULT_MAX_ROLLOUTS_IN_FLIGHT, ge=1)
     """Rollouts under way at once, over all clients."""
+    durability: bool = True
+    """Whether sessions with a resume window survive a restart of the daemon; `off` for throwaway runs."""
+    journal_dir: Path | None = None
+    """Folder for the journal; by default `journal` in the state folder."""
+    journal_max_bytes: int = Field(default=DEFAULT_JOURNAL_MAX_BYTES, ge=1)
+    """Tasks and undelivered results that the journal may hold; beyond it new tasks are refused."""
+    journal_retention_s: float = Field(default=DEFAULT_JOURNAL_RETENTION_S, gt=0)
+    """How long a session is kept for a client that stays away; clients may ask for less."""
     log_level: LogLevel = DEFAULT_LOG_LEVEL
     """The least severe message that is logged."""
 
@@ -138,7 +150,7 @@ class DaemonSettings(_Settings):
     def _lower(cls, value: Any) -> Any:
         return value.lower() if isinstance(value, str) else value
 
-    @field_validator("state_dir", "unix_socket")
+    @field_validator("state_dir", "unix_socket", "journal_dir")
     @classmethod
     def _expand_home(cls, value: Path | None) -> Path | None:
         return value.expanduser() if value else value

@@ -10,9 +10,24 @@ import orjson
 from gymapi.v1 import responses_pb2 as pb
 from gymd.convert._errors import ConvertError
 from gymd.convert._json import load_text, text_of
+from gymd.convert.packed import PackedLogprobs, pack_floats, pack_ids
+from gymd.convert.wire import delimited, delimited_fields
 
-__all__ = ["make_token_trace", "split_token_keys", "token_keys", "trace_from_chat"]
+__all__ = [
+    "make_token_trace",
+    "pack_logprobs",
+    "split_token_keys",
+    "token_keys",
+    "trace_from_chat",
+    "trace_ids",
+]
 
+ID_BYTES = 4
+"""Of an id, and of a logprob, on the wire."""
+
+_PROMPT = pb.TokenTrace.PROMPT_TOKEN_IDS_FIELD_NUMBER
+_GENERATED = pb.TokenTrace.GENERATION_TOKEN_IDS_FIELD_NUMBER
+_LOGPROBS = pb.TokenTrace.GENERATION_LOGPROBS_FIELD_NUMBER
 _TOKEN_ID = "token_id:"
 _KEYS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
 
@@ -23,29 +38,19 @@ def make_token_trace(
     generation_logprobs: Sequence[float],
     routed_experts: str | None = None,
 ) -> pb.TokenTrace:
-    """Builds a trace; raises ConvertError if ids and logprobs differ in length or are no numbers.
+    """Builds a trace; raises ConvertError if ids and logprobs differ in length or are no numbers."""
+    return _trace(
+        pack_ids(prompt_token_ids, "prompt_token_ids"),
+        pack_ids(generation_token_ids, "generation_token_ids"),
+        pack_floats(generation_logprobs, "generation_logprobs"),
+        routed_experts,
+    )
 
-    Filling from lists is as fast as building the packed bytes by hand: 0.5 ms per 32k entries, either way the
-    cost of unboxing Python numbers.
-    """
-    if len(generation_token_ids) != len(generation_logprobs):
-        raise ConvertError(
-            f"{len(generation_token_ids)} generation_token_ids but {len(generation_logprobs)} logprobs; "
-            "the lengths must be equal"
-        )
-    trace = pb.TokenTrace()
-    if routed_experts is not None:
-        trace.routed_experts = routed_experts
-    for name, values in (
-        ("prompt_token_ids", prompt_token_ids),
-        ("generation_token_ids", generation_token_ids),
-        ("generation_logprobs", generation_logprobs),
-    ):
-        try:
-            getattr(trace, name).extend(values)
-        except (TypeError, ValueError) as error:
-            raise ConvertError(f"expected a list of numbers: {error}", name) from None
-    return trace
+
+def trace_ids(trace: pb.TokenTrace) -> bytes:
+    """The ids of prompt and answer as the bytes of a packed field: 4 each, little-endian."""
+    fields = dict(delimited_fields(trace.SerializeToString()))
+    return fields.get(_PROMPT, b"") + fields.get(_GENERATED, b"")
 
 
 def split_token_keys(item: dict[str, Any]) -> tuple[pb.TokenTrace | None, dict[str, Any]]:
@@ -118,31 +123,22 @@ def trace_from_chat(
         raise ConvertError(
             f"the endpoint returned {there} but not {missing}; it has to return both or neither"
         )
-    entries = _entries(choice)
-    if entries is None:
+    packed = _packed_logprobs(choice)
+    if prompt is not None and ids is not None:
+        _agree("prompt_token_ids", prompt, prompt_token_ids)
+        generated = pack_ids(ids, "choices[0].token_ids")
+        if packed.ids is not None and packed.ids != generated:
+            raise _disagreement("token_ids", len(ids), len(packed.ids) // ID_BYTES)
+        return _trace(pack_ids(prompt, "prompt_token_ids"), generated, packed.logprobs, _experts(choice))
+    if packed.ids is None:
         raise ConvertError(
-            "the endpoint returned no logprobs; token ids need logprobs=true and an engine that honours it",
+            'expected tokens of the form "token_id:N"; the engine has to honour '
+            "return_tokens_as_token_ids or return_token_ids",
             "choices[0].logprobs.content",
         )
-    try:
-        values = [entry["logprob"] for entry in entries]
-        tokens = [entry["token"] for entry in entries]
-    except (KeyError, TypeError):
-        raise ConvertError("expected objects with token and logprob", "choices[0].logprobs.content") from None
-    named = _ids_of(tokens)
-    if prompt is None or ids is None:
-        if named is None:
-            raise ConvertError(
-                'expected tokens of the form "token_id:N"; the engine has to honour '
-                "return_tokens_as_token_ids or return_token_ids",
-                "choices[0].logprobs.content",
-            )
-        if prompt_token_ids is None:
-            raise ConvertError("the engine returned no ids of the prompt, and none came from /tokenize")
-        return make_token_trace(prompt_token_ids, named, values)
-    _agree("prompt_token_ids", prompt, prompt_token_ids)
-    _agree("token_ids", ids, named)
-    return make_token_trace(prompt, ids, values, _experts(choice))
+    if prompt_token_ids is None:
+        raise ConvertError("the engine returned no ids of the prompt, and none came from /tokenize")
+    return _trace(pack_ids(prompt_token_ids, "tokens"), packed.ids, packed.logprobs)
 
 
 def _experts(holder: dict[str, Any]) -> str | None:
@@ -153,11 +149,45 @@ def _experts(holder: dict[str, Any]) -> str | None:
     return experts if isinstance(experts, str) and not experts.startswith("[") else None
 
 
-def _entries(choice: dict[str, Any]) -> list[Any] | None:
-    """The entries of the logprobs of a choice, one per token."""
+def _packed_logprobs(choice: dict[str, Any]) -> PackedLogprobs:
+    """The logprobs of a choice, whichever form they came in."""
     logprobs = choice.get("logprobs")
+    if isinstance(logprobs, PackedLogprobs):
+        return logprobs
     entries = logprobs.get("content") if isinstance(logprobs, dict) else None
-    return entries if isinstance(entries, list) else None
+    where = "choices[0].logprobs.content"
+    if not isinstance(entries, list):
+        raise ConvertError(
+            "the endpoint returned no logprobs; token ids need logprobs=true and an engine that honours it",
+            where,
+        )
+    try:
+        values = [entry["logprob"] for entry in entries]
+        tokens = [entry["token"] for entry in entries]
+    except (KeyError, TypeError):
+        raise ConvertError("expected objects with token and logprob", where) from None
+    return pack_logprobs(tokens, values, where)
+
+
+def pack_logprobs(tokens: list[Any], values: list[Any], where: str) -> PackedLogprobs:
+    """The logprobs of tokens of either form; `where` they are, for a ConvertError."""
+    named = _ids_of(tokens)
+    return PackedLogprobs(None if named is None else pack_ids(named, where), pack_floats(values, where))
+
+
+def _trace(prompt: bytes, generated: bytes, logprobs: bytes, experts: str | None = None) -> pb.TokenTrace:
+    """The trace of packed numbers, put together on the wire: they are moved as they are."""
+    if len(generated) != len(logprobs):
+        raise ConvertError(
+            f"{len(generated) // ID_BYTES} generation_token_ids but {len(logprobs) // ID_BYTES} logprobs; "
+            "the lengths must be equal"
+        )
+    trace = pb.TokenTrace()
+    fields = (delimited(_PROMPT, prompt), delimited(_GENERATED, generated), delimited(_LOGPROBS, logprobs))
+    trace.MergeFromString(b"".join(fields))
+    if experts is not None:
+        trace.routed_experts = experts
+    return trace
 
 
 def _ids_of(tokens: list[Any]) -> list[int] | None:
@@ -174,7 +204,10 @@ def _ids_of(tokens: list[Any]) -> list[int] | None:
 def _agree(name: str, ids: Sequence[int], *others: Sequence[int] | None) -> None:
     for other in others:
         if other is not None and list(ids) != list(other):
-            raise ConvertError(
-                f"two sources of {name} disagree ({len(ids)} and {len(other)} ids); "
-                "the sequence cannot be trained on"
-            )
+            raise _disagreement(name, len(ids), len(other))
+
+
+def _disagreement(name: str, one: int, other: int) -> ConvertError:
+    return ConvertError(
+        f"two sources of {name} disagree ({one} and {other} ids); the sequence cannot be trained on"
+    )

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from gymapi.v1.agent_service_pb2 import Deadlines, RunRolloutRequest
-from gymapi.v1.rollout_service_pb2 import OpenSession, TaskSubmission
+from gymapi.v1.rollout_service_pb2 import (
+    OpenSession,
+    PolicyConstraint,
+    StalenessMode,
+    TaskPurpose,
+    TaskSubmission,
+)
+from gymd.daemon.lanes import Share
 from gymd.daemon.work import TaskWork, merged_deadlines, to_seconds
 from gymd.errors import GymdError, error
 
@@ -16,6 +23,7 @@ MAX_ROLLOUT_COUNT = 65_536
 MAX_INDEX = 2**31 - 1
 MAX_ID_LENGTH = 512
 MAX_RETRY_LIMIT = 100
+MIN_WEIGHT, MAX_WEIGHT = 0.001, 1000.0
 MAX_TASK_BYTES = 16 * 1024 * 1024
 """Largest task; it has to fit into one message on its way to the agent, with room to spare."""
 
@@ -29,6 +37,8 @@ class SessionLimits:
     infra_retries: int = 2
     deadlines: Deadlines = field(default_factory=Deadlines)
     """Limits of the parts that the configuration sets; absent ones are the agent servers' own affair."""
+    retention_s: float = 86_400.0
+    """Longest resume window of a session."""
     max_running: int = 8192
     max_message_bytes: int = 64 * 1024 * 1024
     max_task_bytes: int = MAX_TASK_BYTES
@@ -41,11 +51,18 @@ class Agents:
     Args:
         default: the agent that tasks without one run on, "" if there is none.
         refusal: why an agent cannot be given tasks, or None.
+        of_environment: those that work with a resources server; raises NotFound when none is known to.
     """
 
-    def __init__(self, default: Callable[[], str], refusal: Callable[[str], GymdError | None]) -> None:
+    def __init__(
+        self,
+        default: Callable[[], str],
+        refusal: Callable[[str], GymdError | None],
+        of_environment: Callable[[str], Collection[str]],
+    ) -> None:
         self.default = default
         self.refusal = refusal
+        self.of_environment = of_environment
 
 
 def check_deadlines(deadlines: Deadlines, where: str) -> GymdError | None:
@@ -72,8 +89,9 @@ class Gate:
     def __init__(self, opening: OpenSession, limits: SessionLimits, agents: Agents) -> None:
         if opening.HasField("deadlines") and (wrong := check_deadlines(opening.deadlines, "the session")):
             raise wrong
-        if opening.infra_retry_limit < 0:
-            raise _invalid("infra_retry_limit", f"{opening.infra_retry_limit} must not be negative")
+        for name in ("infra_retry_limit", "data_retry_limit", "policy_version"):
+            if getattr(opening, name) < 0:
+                raise _invalid(name, f"{name} is {getattr(opening, name)}; it must not be negative")
         self._limits = limits
         self._agents = agents
         self._default_agent = opening.default_agent
@@ -82,6 +100,8 @@ class Gate:
         self._retry_limit = limits.infra_retries
         if opening.HasField("infra_retry_limit"):
             self._retry_limit = min(opening.infra_retry_limit, MAX_RETRY_LIMIT)
+        self._data_retry_limit = min(opening.data_retry_limit, MAX_RETRY_LIMIT)
+        self.shares = _shares(opening)
 
     def check(self, submission: TaskSubmission) -> GymdError | None:
         """Why a task cannot be accepted, whatever the session's state; None if it can."""
@@ -97,9 +117,13 @@ class Gate:
         if not 0 <= submission.first_index <= MAX_INDEX - MAX_ROLLOUT_COUNT:
             text = f"first_index of task {task_id!r} is {submission.first_index}; it must be 0 or more"
             return _invalid("first_index", text)
-        if submission.HasField("policy_constraint"):
-            text = f"task {task_id!r} has a policy_constraint; this daemon has no policy versions yet"
-            return error("NOT_IMPLEMENTED", text, feature="policy_versions", task_id=task_id)
+        if submission.wanted_count < 0:
+            text = f"wanted_count of task {task_id!r} is {submission.wanted_count}; it must not be negative"
+            return _invalid("wanted_count", text)
+        if submission.purpose not in TaskPurpose.values():
+            return _invalid("purpose", f"task {task_id!r} has a purpose that this daemon does not know")
+        if submission.HasField("policy_constraint") and (wrong := _check_constraint(submission)):
+            return wrong
         return self._check_task(submission)
 
     def _check_task(self, submission: TaskSubmission) -> GymdError | None:
@@ -144,15 +168,52 @@ class Gate:
         if self._return_tokens is not None:
             request.return_tokens = self._return_tokens
         limits = self._limits
+        constraint = None
+        if submission.HasField("policy_constraint"):
+            constraint = PolicyConstraint()
+            constraint.CopyFrom(submission.policy_constraint)
         return TaskWork(
             request,
             max(1, submission.rollout_count),
+            first_index=submission.first_index,
             accepted=now,
             wall=wall,
             rollout_s=to_seconds(deadlines.rollout) if deadlines.HasField("rollout") else limits.rollout_s,
             queue_s=to_seconds(deadlines.queue) if deadlines.HasField("queue") else limits.queue_s,
             retry_limit=self._retry_limit,
+            data_retry_limit=self._data_retry_limit,
+            wanted=submission.wanted_count,
+            rank=0 if submission.purpose == TaskPurpose.TASK_PURPOSE_EVAL else 1,
+            constraint=constraint,
         )
+
+
+def _check_constraint(submission: TaskSubmission) -> GymdError | None:
+    task_id, constraint = submission.task_id, submission.policy_constraint
+    if constraint.min_version < 0 or constraint.max_version_lag < 0:
+        text = f"policy_constraint of task {task_id!r} holds a negative number"
+        return _invalid("policy_constraint", text)
+    if constraint.mode not in StalenessMode.values():
+        text = f"policy_constraint of task {task_id!r} has a mode that this daemon does not know"
+        return _invalid("policy_constraint.mode", text)
+    return None
+
+
+def _shares(opening: OpenSession) -> dict[str, Share]:
+    """The parts of the agents; raises InvalidRequest."""
+    shares = {}
+    for agent, share in opening.agent_shares.items():
+        weight = share.weight or 1.0
+        if not MIN_WEIGHT <= weight <= MAX_WEIGHT or not 0 <= share.min_share <= 1:
+            text = (
+                f"agent_shares of {agent!r}: weight {share.weight:g} and min_share {share.min_share:g}; "
+                f"the ranges are {MIN_WEIGHT:g} to {MAX_WEIGHT:g} and 0 to 1"
+            )
+            raise _invalid("agent_shares", text)
+        shares[agent] = Share(weight, share.min_share)
+    if sum(share.minimum for share in shares.values()) > 1 + 1e-9:
+        raise _invalid("agent_shares", "the min_share of all agents together must not be more than 1")
+    return shares
 
 
 def _invalid(name: str, text: str) -> GymdError:

@@ -16,22 +16,29 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gymapi.v1.agent_service_pb2 import Deadlines, RunRolloutRequest
+from gymapi.v1.agent_service_pb2 import (
+    Deadlines,
+    RunRolloutRequest,
+    StopRolloutsRequest,
+    UpdatePolicyRequest,
+)
 from gymapi.v1.registry_service_pb2 import DaemonInfo, Server, ServerState
 from gymd import __version__
 from gymd.config import DaemonSettings, GymConfig, scrub, split_address
 from gymd.config.secrets import secret_values
 from gymd.daemon.admission import SessionLimits
 from gymd.daemon.hub import Hub
+from gymd.daemon.journal import Journal
 from gymd.daemon.plan import make_plan
+from gymd.daemon.policies import Policies
 from gymd.daemon.process import HOST_COMMAND, HostProcess
 from gymd.daemon.registry import Registry
 from gymd.daemon.scheduler import Scheduler
 from gymd.daemon.state import StateFolder
 from gymd.daemon.supervisor import Supervisor
-from gymd.daemon.venvs import Environments
 from gymd.daemon.work import stamp
 from gymd.errors import error
+from gymd.venvs import Environments
 
 if TYPE_CHECKING:
     from gymd.mesh import Mesh, MeshServer
@@ -81,11 +88,16 @@ class Daemon:
         """Where it listens, TCP first."""
         self._state = StateFolder(settings.state_dir)
         self.registry = Registry(settings.lease_ttl_s)
-        self.scheduler = Scheduler(self._run_rollout, max_running=settings.max_rollouts_in_flight)
-        self.hub = Hub(self.registry, self.scheduler, _limits(settings))
+        self.scheduler = Scheduler(
+            self._run_rollout, tell=self._tell_agent, max_running=settings.max_rollouts_in_flight
+        )
+        self._journal = _open_journal(settings)
+        self.hub = Hub(self.registry, self.scheduler, _limits(settings), self._journal)
         secrets = secret_values(config.raw)
+        plan = make_plan(config.servers, settings.host_count, _socket_folder(settings))
+        self._policies = Policies(plan.policies, self.registry, self.hub.policy_of)
         self.supervisor = Supervisor(
-            make_plan(config.servers, settings.host_count, _socket_folder(settings)),
+            plan,
             self.registry,
             Environments(settings.state_dir / "venvs"),
             grace_s=settings.grace_s,
@@ -121,12 +133,13 @@ class Daemon:
 
     async def _listen(self) -> None:
         from gymapi.v1.registry_service_pb2_grpc import add_RegistryServiceServicer_to_server
-        from gymapi.v1.rollout_service_pb2_grpc import add_RolloutServiceServicer_to_server
         from gymd.daemon.services.registry import RegistryShell
         from gymd.daemon.services.rollouts import RolloutShell
-        from gymd.mesh import Directory, LocalServers, Mesh, build_server
+        from gymd.mesh import MAX_MESSAGE_BYTES, Directory, LocalServers, Mesh, build_server
 
+        await self._policies.load()
         local = LocalServers()
+        self._policies.add_to(local)
         self._mesh = Mesh(HOST_ID, local, Directory())
         listen = [self._settings.listen]
         unix = self._settings.unix_socket
@@ -136,10 +149,14 @@ class Daemon:
         self._wire = build_server(local, listen, HOST_ID)
         registry = RegistryShell(self.registry, self.supervisor, self._facts)
         add_RegistryServiceServicer_to_server(registry, self._wire.grpc)
-        add_RolloutServiceServicer_to_server(RolloutShell(self.hub), self._wire.grpc)
+        RolloutShell(self.hub).add_to(self._wire.grpc)
         self._wire.add_service("gymapi.v1.RegistryService")
         self._wire.add_service("gymapi.v1.RolloutService")
+        if resumed := self.hub.restore():
+            log.info("sessions_restored", extra={"count": resumed})
         self.addresses = await self._wire.start()
+        # Where other machines reach it too, if any do: not the Unix socket.
+        self._policies.register(_dialled(self.addresses[0]), HOST_ID, MAX_MESSAGE_BYTES)
         if unix is not None:
             self._socket = unix
             unix.chmod(0o600)
@@ -155,10 +172,13 @@ class Daemon:
             default_agent=self.registry.default_agent(),
         )
         stamp(info.start_time, self._start_time)
+        if self._journal is not None and self._journal.trouble is not None:
+            info.condition = self._journal.trouble.message
         return info
 
     async def _check_leases(self) -> None:
         while True:
+            self._policies.renew()
             self.registry.tick()
             await asyncio.sleep(LEASE_CHECK_S)
 
@@ -181,6 +201,16 @@ class Daemon:
             assert self._mesh is not None
             call = self._calls[server.server_id] = self._mesh.stub(Peer(server)).RunRollout
         return call(request, timeout=timeout)
+
+    async def _tell_agent(
+        self, server: Server, request: StopRolloutsRequest | UpdatePolicyRequest, timeout: float
+    ) -> None:
+        from gymd.mesh import Peer
+
+        assert self._mesh is not None
+        stub = self._mesh.stub(Peer(server))
+        call = stub.StopRollouts if isinstance(request, StopRolloutsRequest) else stub.UpdatePolicy
+        await call(request, timeout=timeout)
 
     # Waiting.
 
@@ -228,6 +258,8 @@ class Daemon:
         if self._wire is not None and self.addresses:
             await self._wire.stop(WIRE_STOP_S)
         self.scheduler.close()
+        if self._journal is not None:
+            await self._journal.close()
         if self._socket is not None:
             with contextlib.suppress(FileNotFoundError):
                 self._socket.unlink()
@@ -245,6 +277,14 @@ class Daemon:
         await stopping
 
 
+def _open_journal(settings: DaemonSettings) -> Journal | None:
+    if not settings.durability:
+        return None
+    return Journal(
+        settings.journal_dir or settings.state_dir / "journal", max_bytes=settings.journal_max_bytes
+    )
+
+
 def _limits(settings: DaemonSettings) -> SessionLimits:
     """What sessions are told; parts' limits that nobody configured stay the agent servers' own affair."""
     configured = settings.deadlines
@@ -256,6 +296,7 @@ def _limits(settings: DaemonSettings) -> SessionLimits:
         rollout_s=configured.rollout_s,
         queue_s=configured.queue_s,
         infra_retries=settings.infra_retries,
+        retention_s=settings.journal_retention_s,
         deadlines=deadlines,
         max_running=settings.max_rollouts_in_flight,
         version=__version__,

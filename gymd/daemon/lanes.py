@@ -1,31 +1,59 @@
-"""Whose turn it is: fair queues. Clients take turns; within a client its agents take turns; within an agent
-rollouts go in the order they came."""
+"""Whose turn it is: fair queues.
+
+Evaluation comes before training. Within each, clients take turns; within a client its agents, by their
+shares; within an agent rollouts go in the order they came.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 from gymd.daemon.replicas import Agent, Replica
 from gymd.daemon.work import Job
 
-__all__ = ["Client", "Lane", "Turns"]
+__all__ = ["EQUAL_SHARE", "Client", "Lane", "Share", "Turns", "waiting"]
 
 COMPACT_ABOVE = 64
 
 
+class Share(NamedTuple):
+    """One agent's part of a client's places.
+
+    Attributes:
+        weight: how many rollouts begin for it compared with other agents.
+        minimum: the part of the client's running rollouts that it has at least while it has some waiting.
+    """
+
+    weight: float = 1.0
+    minimum: float = 0.0
+
+
+EQUAL_SHARE = Share()
+
+
 class Lane:
-    """The rollouts of one client that wait for one agent."""
+    """The rollouts of one client that wait for one agent, for training or for evaluation.
 
-    __slots__ = ("agent", "client", "jobs", "linked", "stale")
+    Attributes:
+        running: those that run.
+        turns: how much of its turn it has had: grows by 1 / weight with each rollout that begins.
+    """
 
-    def __init__(self, client: Client, agent: Agent) -> None:
+    __slots__ = ("agent", "client", "jobs", "linked", "rank", "running", "share", "stale", "turns")
+
+    def __init__(self, client: Client, agent: Agent, rank: int) -> None:
         self.client = client
         self.agent = agent
+        self.rank = rank
+        self.share = client.shares.get(agent.name, EQUAL_SHARE)
         self.jobs: deque[Job] = deque()
         # It stands in the client's ring or in the agent's list of blocked lanes.
         self.linked = False
         self.stale = 0
+        self.running = 0
+        self.turns = 0.0
 
     def head(self) -> Job | None:
         """The next rollout that still wants to run."""
@@ -49,36 +77,66 @@ class Client:
     Attributes:
         queued: its rollouts that wait, those between two attempts included.
         running: its rollouts that run.
+        shares: parts of its agents, by name.
+        held: nothing of it begins for now.
+        version: of the policy that is live; None: unknown.
+        policy_session: whose policy updates concern its rollouts; "": nobody's.
+        idle: called when its last running rollout ended, or waits for its next attempt.
+        parked: its rollouts that wait for a newer version of the policy.
     """
 
-    __slots__ = ("in_ring", "lanes", "queued", "ring", "running")
+    __slots__ = (
+        "held",
+        "idle",
+        "in_ring",
+        "lanes",
+        "parked",
+        "policy_session",
+        "queued",
+        "rings",
+        "running",
+        "shares",
+        "turns",
+        "version",
+    )
 
     def __init__(self) -> None:
-        self.lanes: dict[str, Lane] = {}
-        self.ring: deque[Lane] = deque()
-        self.in_ring = False
+        self.lanes: dict[tuple[str, int], Lane] = {}
+        self.rings: tuple[list[Lane], list[Lane]] = ([], [])
+        self.in_ring = [False, False]
+        self.turns = 0.0
         self.queued = 0
         self.running = 0
+        self.shares: Mapping[str, Share] = {}
+        self.held = False
+        self.version: int | None = None
+        self.policy_session = ""
+        self.idle: Callable[[], None] = lambda: None
+        self.parked: dict[Job, None] = {}
 
 
 class Turns:
     """The queues of all clients."""
 
     def __init__(self) -> None:
-        self._ring: deque[Client] = deque()
+        self._rings: tuple[deque[Client], deque[Client]] = (deque(), deque())
 
     def put(self, client: Client, agent: Agent, job: Job, *, first: bool = False) -> None:
         """Queues a rollout; `first`: in front of the others of its lane."""
-        lane = client.lanes.get(agent.name)
+        key = (agent.name, job.task.rank)
+        lane = client.lanes.get(key)
         if lane is None:
-            lane = client.lanes[agent.name] = Lane(client, agent)
+            lane = client.lanes[key] = Lane(client, agent, job.task.rank)
         lane.agent = agent
+        job.lane = lane
         if first:
             lane.jobs.appendleft(job)
         else:
             lane.jobs.append(job)
         if not lane.linked:
             lane.linked = True
+            # What it did not use while nothing waited is not made up for.
+            lane.turns = max(lane.turns, client.turns)
             self._link(lane)
 
     def release(self, agent: Agent) -> None:
@@ -88,44 +146,62 @@ class Turns:
             for lane in lanes:
                 self._link(lane)
 
+    def wake(self, client: Client) -> None:
+        """The client is not held any more."""
+        for rank, lanes in enumerate(client.rings):
+            if lanes:
+                self._enter(client, rank)
+
     def _link(self, lane: Lane) -> None:
-        client = lane.client
-        client.ring.append(lane)
-        if not client.in_ring:
-            client.in_ring = True
-            self._ring.append(client)
+        lane.client.rings[lane.rank].append(lane)
+        self._enter(lane.client, lane.rank)
+
+    def _enter(self, client: Client, rank: int) -> None:
+        if not client.in_ring[rank]:
+            client.in_ring[rank] = True
+            self._rings[rank].append(client)
 
     def take(self, now: float) -> tuple[Job, Replica] | None:
         """The next rollout and the replica for it, or None if nothing can run now."""
-        ring = self._ring
-        while ring:
-            client = ring[0]
-            found = self._take_of(client, now)
-            if found is not None:
-                ring.rotate(-1)
-                return found
-            ring.popleft()
-            client.in_ring = False
+        for rank, ring in enumerate(self._rings):
+            while ring:
+                client = ring[0]
+                found = None if client.held else _take_of(client, client.rings[rank], now)
+                if found is not None:
+                    ring.rotate(-1)
+                    return found
+                ring.popleft()
+                client.in_ring[rank] = False
         return None
 
-    def _take_of(self, client: Client, now: float) -> tuple[Job, Replica] | None:
-        lanes = client.ring
-        while lanes:
-            lane = lanes[0]
-            job = lane.head()
-            if job is None:
-                lanes.popleft()
-                lane.linked = False
-                continue
-            replica = lane.agent.pick(now, job.avoid)
-            if replica is None:
-                lanes.popleft()
-                lane.agent.blocked.append(lane)
-                continue
-            lane.jobs.popleft()
-            lanes.rotate(-1)
-            return job, replica
-        return None
+
+def _take_of(client: Client, lanes: list[Lane], now: float) -> tuple[Job, Replica] | None:
+    while lanes:
+        lane = lanes[0] if len(lanes) == 1 else _next_lane(client, lanes)
+        job = lane.head()
+        if job is None:
+            lanes.remove(lane)
+            lane.linked = False
+            continue
+        replica = lane.agent.pick(now, job.avoid)
+        if replica is None:
+            lanes.remove(lane)
+            lane.agent.blocked.append(lane)
+            continue
+        lane.jobs.popleft()
+        client.turns = lane.turns
+        lane.turns += 1.0 / lane.share.weight
+        return job, replica
+    return None
+
+
+def _next_lane(client: Client, lanes: list[Lane]) -> Lane:
+    """The lane that is furthest below its minimum, else the one that has had least of its turn."""
+    places = client.running + 1
+    neediest = max(lanes, key=lambda one: one.share.minimum * places - one.running)
+    if neediest.share.minimum * places > neediest.running:
+        return neediest
+    return min(lanes, key=lambda one: one.turns)
 
 
 def waiting(client: Client, wanted: Callable[[Lane], bool] = lambda lane: True) -> Iterator[Job]:

@@ -9,9 +9,10 @@ from typing import Any
 
 from gymapi.v1.registry_service_pb2 import Placement, ServerKind
 from gymd.config import ServerSpec
-from gymd.daemon.requirements import Requirements, requirements_met, requirements_of
+from gymd.daemon.policy import IMPLEMENTATION as TRAINER_POLICY
+from gymd.venvs import Requirements, requirements_met, requirements_of
 
-__all__ = ["KINDS", "HostPlan", "Plan", "make_plan"]
+__all__ = ["KINDS", "HostPlan", "Plan", "make_plan", "peer_labels"]
 
 KINDS = {
     "model": ServerKind.SERVER_KIND_MODEL,
@@ -53,10 +54,24 @@ class HostPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """All processes, and the servers that come by themselves."""
+    """All processes, and the servers that need none."""
 
     hosts: list[HostPlan] = field(default_factory=list)
     remote: list[ServerSpec] = field(default_factory=list)
+    policies: list[ServerSpec] = field(default_factory=list)
+    """The servers that are the daemon itself: they ask the trainers."""
+
+
+def peer_labels(server: ServerSpec) -> dict[str, str]:
+    """The peers of an agent, under the labels with which it will tell them itself once it has registered."""
+    if server.kind != "agent":
+        return {}
+    peers = {key: server.config.get(key) for key in ("resources_server", "model_server")}
+    return {
+        key: peer["name"]
+        for key, peer in peers.items()
+        if isinstance(peer, dict) and isinstance(peer.get("name"), str)
+    }
 
 
 def make_plan(servers: Sequence[ServerSpec], host_count: int, sockets: Path | None = None) -> Plan:
@@ -70,6 +85,9 @@ def make_plan(servers: Sequence[ServerSpec], host_count: int, sockets: Path | No
     plan = Plan()
     shared: list[ServerSpec] = []
     for server in servers:
+        if server.kind == "model" and server.implementation == TRAINER_POLICY and not server.entrypoint:
+            plan.policies.append(server)
+            continue
         placement = _placement(server)
         if placement == "remote":
             plan.remote.append(server)

@@ -30,6 +30,8 @@ MIN_LEASE_TTL_S = 1.0
 MAX_LEASE_TTL_S = 300.0
 MAX_SERVERS = 10_000
 """Servers that may be registered at a time; a client that never renews must not fill the memory."""
+ENVIRONMENT_LABEL = "resources_server"
+"""With it an agent says with which resources server it works."""
 MAX_RETIRED = 1000
 """Ids of former processes that are remembered, so that one on its way out cannot register again."""
 
@@ -286,6 +288,24 @@ class Registry:
         """The agent that tasks without one run on: the only one, else ""."""
         names = self.names(ServerKind.SERVER_KIND_AGENT)
         return names[0] if len(names) == 1 else ""
+
+    def agents_of(self, environment: str) -> set[str]:
+        """Names of the agents that work with a resources server.
+
+        Raises:
+            NotFound: none is known to.
+        """
+        agents = [e.server for e in self._entries.values() if e.server.kind == ServerKind.SERVER_KIND_AGENT]
+        found = {server.name for server in agents if server.labels.get(ENVIRONMENT_LABEL) == environment}
+        if not found:
+            known = sorted({server.labels.get(ENVIRONMENT_LABEL, "") for server in agents} - {""})
+            text = (
+                f"no agent is known to work with a resources server {environment[:200]!r}; known are: "
+                f"{', '.join(known[:50]) or 'none'}. An agent that registers itself says it with the label "
+                f"{ENVIRONMENT_LABEL!r}; cancel by agent instead"
+            )
+            raise error("SERVER_NOT_FOUND", text, server=environment[:200])
+        return found
 
     def refusal(self, agent: str) -> GymdError | None:
         """Why an agent cannot be given tasks: nobody knows it, or all its replicas drain or failed."""

@@ -15,13 +15,21 @@ from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
-from gymapi.v1.agent_service_pb2 import RunRolloutRequest, RunRolloutResponse
+from gymapi.v1.agent_service_pb2 import (
+    STOP_MODE_ABORT,
+    RunRolloutRequest,
+    RunRolloutResponse,
+    UpdatePolicyRequest,
+)
 from gymapi.v1.errors_pb2 import ErrorStatus
 from gymapi.v1.registry_service_pb2 import Server, ServerKind
 from gymapi.v1.rollout_pb2 import FailedAttempt, FailureClass, Outcome, Rollout, Stage
+from gymapi.v1.rollout_service_pb2 import StalenessMode
 from gymd.daemon.lanes import Client, Turns, waiting
+from gymd.daemon.notices import Notices, TellAgent
 from gymd.daemon.replicas import Agent, Replica
 from gymd.daemon.verdicts import Verdict, judge_error, judge_rollout
+from gymd.daemon.versions import aged, is_too_old, too_old_error
 from gymd.daemon.work import Job, cancelled_rollout, complete, failed_rollout, stamp
 from gymd.errors import GymdError, error, to_status_message
 
@@ -45,6 +53,7 @@ class Scheduler:
 
     Args:
         run: calls one replica.
+        tell: tells a replica something about its rollouts; None: see Notices.
         max_running: rollouts that run at a time, over all clients.
         clock: seconds that never jump; must be the clock that `TaskWork.accepted` was read from.
     """
@@ -53,10 +62,12 @@ class Scheduler:
         self,
         run: RunRollout,
         *,
+        tell: TellAgent | None = None,
         max_running: int = DEFAULT_MAX_RUNNING,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._run = run
+        self.notices = Notices(tell)
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._turns = Turns()
@@ -95,21 +106,45 @@ class Scheduler:
         for job in jobs:
             client.queued += 1
             expires = min(expires, job.expires)
-            self._turns.put(client, self._agent(job.task.agent), job)
+            if _waits_for_version(job):
+                client.parked[job] = None
+            else:
+                self._turns.put(client, self._agent(job.task.agent), job)
         self._arm(expires)
         self._pump()
 
-    def cancel(self, job: Job, reason: str) -> bool:
-        """Stops a rollout; its result follows (at once if it does not run). False if it had ended already."""
-        if job.finished or job.cancel_reason:
+    def cancel(self, job: Job, reason: str, mode: int = STOP_MODE_ABORT) -> bool:
+        """Stops a rollout; its result follows (at once if it does not run). False if it had ended already.
+
+        Args:
+            mode: what becomes of what was generated. An ABORT may follow a gentler mode.
+        """
+        harder = mode == STOP_MODE_ABORT != job.stopping
+        if job.finished or (job.cancel_reason and not harder):
             return False
-        job.cancel_reason = reason
-        if job.call is not None:
-            job.call.cancel()
-            return True
-        self._leave_queue(job)
-        self._finish(job, self._cancelled(job, Stage.STAGE_QUEUE))
+        job.cancel_reason, job.stopping = reason, mode
+        if job.call is None:
+            self._leave_queue(job)
+            self._finish(job, self._cancelled(job, Stage.STAGE_QUEUE))
+        else:
+            self.notices.stop(job, max(0.0, job.task.accepted + job.task.rollout_s - self._clock()))
         return True
+
+    # The policy.
+
+    def policy_changed(self, client: Client) -> None:
+        """A client's version or hold changed: what waited for it may begin."""
+        for job in [job for job in client.parked if not _waits_for_version(job)]:
+            del client.parked[job]
+            self._turns.put(client, self._agent(job.task.agent), job)
+        self._turns.wake(client)
+        self._pump()
+
+    def tell_policy(
+        self, replicas: Iterable[Replica], request: UpdatePolicyRequest, done: Callable[[], None]
+    ) -> None:
+        """Tells agents of a change of the policy, and calls `done` when they know."""
+        self.notices.policy(replicas, request, done)
 
     # Replicas.
 
@@ -186,6 +221,7 @@ class Scheduler:
             self._finish(job, self._too_late(job))
             return
         job.replica = replica
+        job.version = client.version
         job.started = time.time()
         try:
             call = self._loop.create_task(self._run(replica.server, job.build_request(), left))
@@ -196,6 +232,8 @@ class Scheduler:
         self.running += 1
         client.running += 1
         replica.outstanding += 1
+        assert job.lane is not None
+        job.lane.running += 1
         call.add_done_callback(partial(self._settled, job))
 
     # Ending.
@@ -207,21 +245,26 @@ class Scheduler:
         self.running -= 1
         client.running -= 1
         replica.outstanding -= 1
+        assert job.lane is not None
+        job.lane.running -= 1
         if call.cancelled():
             failure: BaseException | None = asyncio.CancelledError()
         else:
             failure = call.exception()
         if job.cancel_reason:
-            self._finish(job, self._cancelled(job, Stage.STAGE_UNSPECIFIED))
+            self._finish(job, self._stopped(job, None if failure is not None else call.result().rollout))
         elif failure is None:
             replica.failures = 0
             rollout = call.result().rollout
-            self._apply(job, replica, judge_rollout(rollout), rollout)
+            verdict = judge_rollout(rollout)
+            if job.task.constraint is not None and verdict.again is None and is_too_old(job):
+                verdict = _judge_age(job, verdict)
+            self._apply(job, replica, verdict, rollout)
         else:
             self._apply(job, replica, judge_error(failure))
-        agent = self._agents.get(job.task.agent)
-        if agent is not None and agent.blocked:
-            self._turns.release(agent)
+        self._turns.release(job.lane.agent)
+        if not client.running:
+            client.idle()
         self._pump()
 
     def _apply(self, job: Job, replica: Replica, verdict: Verdict, rollout: Rollout | None = None) -> None:
@@ -243,7 +286,7 @@ class Scheduler:
                 failure_class=verdict.failure_class,
                 stage=verdict.stage,
                 word="deadline" if verdict.outcome == Outcome.OUTCOME_TIMED_OUT else "error",
-                retriable=verdict.again is not None,
+                retriable=verdict.again in ("failed", "refused"),
             )
         self._finish(job, rollout)
 
@@ -251,8 +294,12 @@ class Scheduler:
         """Seconds until the next attempt; negative if there is none."""
         if verdict.again == "refused":
             tries = job.refusals
-        elif job.attempt <= job.task.retry_limit:
-            tries = job.attempt - 1
+        elif verdict.again == "data":
+            if job.data_failures >= job.task.data_retry_limit:
+                return -1.0
+            tries = job.data_failures
+        elif job.attempt - job.data_failures <= job.task.retry_limit:
+            tries = job.attempt - job.data_failures - 1
         else:
             return -1.0
         return min(RETRY_BASE_S * 2 ** min(tries, 10), RETRY_MAX_S) * random.uniform(0.5, 1.5)
@@ -265,10 +312,11 @@ class Scheduler:
             stamp(attempt.fail_time, time.time())
             job.failures = [*(job.failures or ()), attempt]
             job.attempt += 1
+            job.data_failures += verdict.again == "data"
             job.refusals = 0
             job.expires = min(now + job.task.queue_s, job.task.accepted + job.task.rollout_s)
             self.retries_total += 1
-        job.avoid = replica
+        job.avoid = None if verdict.again == "data" else replica
         client = job.client
         client.queued += 1
         job.timer = self._loop.call_later(pause, self._requeue, job)
@@ -287,15 +335,28 @@ class Scheduler:
         if job.timer is not None:
             job.timer.cancel()
             job.timer = None
+        elif job.lane is not None:
+            job.lane.forget()
         else:
-            client.lanes[job.task.agent].forget()
+            del client.parked[job]
 
     def _finish(self, job: Job, rollout: Rollout) -> None:
         job.finished = True
         agent = job.task.agent
         self.outcomes_total[agent, rollout.outcome] += 1
         self.seconds_total[agent] += self._clock() - job.task.accepted
-        job.done(job, complete(job, rollout))
+        job.done(job, complete(job, aged(job, rollout)))
+
+    def _stopped(self, job: Job, rollout: Rollout | None) -> Rollout:
+        """What a stopped rollout left: what the agent returned, if that is what was asked for."""
+        if rollout is None:
+            return self._cancelled(job, Stage.STAGE_UNSPECIFIED)
+        if job.stopping != STOP_MODE_ABORT:
+            judge_rollout(rollout)
+            return rollout
+        cancelled = self._cancelled(job, rollout.failure.stage)
+        cancelled.timing.CopyFrom(rollout.timing)
+        return cancelled
 
     def _cancelled(self, job: Job, stage: int) -> Rollout:
         return cancelled_rollout(to_status_message(error("CANCELLED", job.cancel_reason)), stage)
@@ -304,6 +365,8 @@ class Scheduler:
         agent = self._agent(job.task.agent)
         limit = min(job.task.queue_s, job.task.rollout_s)
         why = agent.conditions() or "all places are taken"
+        if _waits_for_version(job):
+            why = f"it waits for version {job.task.constraint.min_version} of the policy"  # type: ignore[union-attr]
         text = f"no replica of agent {agent.name!r} took it within {limit:g} s: {why}"
         failure = error("DEADLINE_EXCEEDED", text, server=agent.name, deadline_seconds=f"{limit:g}")
         return failed_rollout(
@@ -335,7 +398,7 @@ class Scheduler:
         now = self._clock()
         following = float("inf")
         for client in list(self._clients):
-            for job in waiting(client):
+            for job in [*waiting(client), *client.parked]:
                 if now >= job.expires:
                     self._leave_queue(job)
                     self._finish(job, self._too_late(job))
@@ -356,13 +419,32 @@ class Scheduler:
             return when
         text = f"agent {agent.name!r} left the registry {GONE_WAIT_S:g} s ago and did not come back"
         self._give_up(agent, error("SERVER_NOT_FOUND", text, server=agent.name))
-        busy = any(agent.name in client.lanes and client.lanes[agent.name].linked for client in self._clients)
+        lanes = (lane for client in self._clients for lane in client.lanes.values())
+        busy = any(lane.linked for lane in lanes if lane.agent is agent)
         if not busy:
             del self._agents[agent.name]
         return float("inf")
 
     def close(self) -> None:
         """Stops the timer; call it when no rollout is left."""
+        self.notices.close()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _waits_for_version(job: Job) -> bool:
+    constraint, live = job.task.constraint, job.client.version
+    if constraint is None or not constraint.HasField("min_version"):
+        return False
+    return live is None or live < constraint.min_version
+
+
+def _judge_age(job: Job, verdict: Verdict) -> Verdict:
+    """A rollout that is too old runs again if its task says so."""
+    constraint = job.task.constraint
+    assert constraint is not None
+    if constraint.mode != StalenessMode.STALENESS_MODE_WITHHOLD:
+        return verdict
+    status = to_status_message(too_old_error(job))
+    return Verdict(Outcome.OUTCOME_STALE, FailureClass.FAILURE_CLASS_CLIENT, status=status, again="failed")

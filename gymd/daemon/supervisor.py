@@ -13,12 +13,12 @@ from typing import Any
 import orjson
 
 from gymapi.v1.registry_service_pb2 import Placement, Server, ServerLog, ServerState
-from gymd.daemon.plan import KINDS, HostPlan, Plan
+from gymd.daemon.plan import KINDS, HostPlan, Plan, peer_labels
 from gymd.daemon.process import HOST_COMMAND, HostProcess, describe_exit
 from gymd.daemon.registry import Registry
 from gymd.daemon.unit import STARTED, Unit, environment, last_lines
-from gymd.daemon.venvs import Environments, VenvError
 from gymd.errors import error
+from gymd.venvs import Environments, VenvError
 
 __all__ = ["Supervisor"]
 
@@ -77,6 +77,7 @@ class Supervisor:
         self._command = command
         self._spare = spare
         self._remote = plan.remote
+        self._policies = {spec.name for spec in plan.policies}
         self._units = [Unit(host) for host in plan.hosts]
         self._address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._stopping = False
@@ -86,7 +87,13 @@ class Supervisor:
         for spec in self._remote:
             for _ in range(spec.replicas):
                 text = "waiting for it to register"
-                self._registry.expect(spec.name, KINDS[spec.kind], Placement.PLACEMENT_REMOTE, condition=text)
+                self._registry.expect(
+                    spec.name,
+                    KINDS[spec.kind],
+                    Placement.PLACEMENT_REMOTE,
+                    condition=text,
+                    labels=peer_labels(spec),
+                )
         for unit in self._units:
             unit.host_id = unit.next_id()
             for spec in unit.plan.servers:
@@ -96,6 +103,7 @@ class Supervisor:
                     unit.plan.placement,
                     host_id=unit.host_id,
                     condition="starting",
+                    labels=peer_labels(spec),
                 )
             unit.task = asyncio.get_running_loop().create_task(self._keep(unit))
         self._registry.listen(self._on_servers)
@@ -149,7 +157,7 @@ class Supervisor:
 
         Raises:
             NotFound: there is no such server.
-            Unimplemented: it is remote.
+            Unimplemented: it has no process here, because it is remote or the daemon's own.
         """
         units = self._units_of(name)
         names = {spec.name for unit in units for spec in unit.plan.servers}
@@ -162,7 +170,7 @@ class Supervisor:
 
         Raises:
             NotFound: there is no such server.
-            Unimplemented: it is remote.
+            Unimplemented: it has no process here, because it is remote or the daemon's own.
         """
         return [
             ServerLog(
@@ -177,6 +185,13 @@ class Supervisor:
         units = [unit for unit in self._units if any(spec.name == name for spec in unit.plan.servers)]
         if units:
             return units
+        if name in self._policies:
+            text = (
+                f"server {name!r} is part of the daemon and has no process of its own: the trainer answers "
+                "its calls. Look at the trainer's output, or restart the trainer; `gymctl down` and "
+                "`gymctl up` restart the daemon"
+            )
+            raise error("NOT_IMPLEMENTED", text, feature="policy_supervision", server=name)
         if self._registry.servers(name):
             text = f"server {name!r} is remote: the daemon neither starts it nor sees what it writes"
             raise error("NOT_IMPLEMENTED", text, feature="remote_supervision", server=name)

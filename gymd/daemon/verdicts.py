@@ -36,7 +36,8 @@ class Verdict(NamedTuple):
 
     Attributes:
         outcome, failure_class, stage, status: how it ended, if it is not tried again.
-        again: "failed": an attempt that counts; "refused": it never began; None: this is the end.
+        again: "failed": an attempt that counts; "data": the same, by the task's own fault or its verifier's;
+            "refused": it never began; None: this is the end.
         unreachable: the replica could not be reached or was lost.
     """
 
@@ -44,7 +45,7 @@ class Verdict(NamedTuple):
     failure_class: int = FailureClass.FAILURE_CLASS_INFRA
     stage: int = Stage.STAGE_UNSPECIFIED
     status: ErrorStatus | None = None
-    again: Literal["failed", "refused"] | None = None
+    again: Literal["failed", "refused", "data"] | None = None
     unreachable: bool = False
 
 
@@ -74,7 +75,8 @@ def judge_error(failure: BaseException) -> Verdict:
     if isinstance(known, DeadlineExceeded):
         return Verdict(Outcome.OUTCOME_TIMED_OUT, FailureClass.FAILURE_CLASS_CLIENT, status=status)
     if isinstance(known, InvalidRequest):
-        return Verdict(Outcome.OUTCOME_INVALID_TASK, FailureClass.FAILURE_CLASS_DATA, status=status)
+        outcome, kind = Outcome.OUTCOME_INVALID_TASK, FailureClass.FAILURE_CLASS_DATA
+        return Verdict(outcome, kind, status=status, again="data")
     return Verdict(Outcome.OUTCOME_ENV_FAILED, stage=Stage.STAGE_AGENT, status=status)
 
 
@@ -99,4 +101,6 @@ def judge_rollout(rollout: Rollout) -> Verdict:
     # Another attempt is a new session, so it is safe whatever the lost process was doing.
     if failure.retriable and infra and failure.status.reason not in _SPENT:
         return Verdict(outcome, failure.failure_class, failure.stage, failure.status, again="failed")
+    if failure.failure_class == FailureClass.FAILURE_CLASS_DATA or outcome == Outcome.OUTCOME_VERIFY_FAILED:
+        return Verdict(outcome, failure.failure_class, failure.stage, failure.status, again="data")
     return _ENDED

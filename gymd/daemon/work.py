@@ -6,14 +6,16 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gymapi.v1.agent_service_pb2 import Deadlines, RunRolloutRequest
+from gymapi.v1.agent_service_pb2 import STOP_MODE_UNSPECIFIED, Deadlines, RunRolloutRequest
 from gymapi.v1.errors_pb2 import ErrorStatus
 from gymapi.v1.rollout_pb2 import FailedAttempt, FailureClass, Outcome, Rollout, Stage
 
 if TYPE_CHECKING:
     import asyncio
 
-    from gymd.daemon.lanes import Client
+    from gymapi.v1.rollout_service_pb2 import PolicyConstraint
+    from gymd.daemon.groups import Group
+    from gymd.daemon.lanes import Client, Lane
     from gymd.daemon.replicas import Replica
 
 __all__ = [
@@ -56,42 +58,76 @@ def to_seconds(duration: object) -> float:
 
 
 class TaskWork:
-    """One accepted task.
+    """One accepted task, until its last rollout has ended.
 
     Attributes:
+        task_id: the client's id.
         request: what its rollouts are asked, complete but for index, attempt and rollout id.
         count: how many rollouts it has.
-        jobs: its rollouts that are not delivered yet, by index.
+        first_index: index of the first one.
+        jobs: its rollouts that did not end yet, by index.
+        group: the group it belongs to, perhaps alone.
+        number: in the journal, from 1; 0: it is in none.
         rollout_s, queue_s: limits from acceptance on, in seconds.
         retry_limit: infrastructure failures that are tried again, per rollout.
+        data_retry_limit: failures of the task or its verifier that are tried again, per rollout.
+        wanted: so many rollouts with a reward are enough for its group; 0: all.
+        rank: 0 for evaluation, 1 for training.
+        constraint: how old the policy may be; None: as old as it likes.
     """
 
-    __slots__ = ("accepted", "count", "jobs", "queue_s", "request", "retry_limit", "rollout_s", "wall")
+    __slots__ = (
+        "accepted",
+        "constraint",
+        "count",
+        "data_retry_limit",
+        "first_index",
+        "group",
+        "jobs",
+        "number",
+        "queue_s",
+        "rank",
+        "request",
+        "retry_limit",
+        "rollout_s",
+        "task_id",
+        "wall",
+        "wanted",
+    )
+
+    group: Group
 
     def __init__(
         self,
         request: RunRolloutRequest,
         count: int,
         *,
+        first_index: int = 0,
         accepted: float,
         wall: float,
         rollout_s: float,
         queue_s: float,
         retry_limit: int,
+        data_retry_limit: int = 0,
+        wanted: int = 0,
+        rank: int = 1,
+        constraint: PolicyConstraint | None = None,
     ) -> None:
+        self.task_id = request.task_id
         self.request = request
         self.count = count
+        self.first_index = first_index
         self.jobs: dict[int, Job] = {}
+        self.number = 0
         self.accepted = accepted
         self.wall = wall
         self.rollout_s = rollout_s
         self.queue_s = queue_s
         self.retry_limit = retry_limit
-
-    @property
-    def task_id(self) -> str:
-        """The client's id."""
-        return self.request.task_id
+        self.data_retry_limit = data_retry_limit
+        self.wanted = wanted
+        self.rank = rank
+        self.constraint = constraint
 
     @property
     def agent(self) -> str:
@@ -108,16 +144,20 @@ class Job:
         "call",
         "cancel_reason",
         "client",
+        "data_failures",
         "done",
         "expires",
         "failures",
         "finished",
         "index",
+        "lane",
         "refusals",
         "replica",
         "started",
+        "stopping",
         "task",
         "timer",
+        "version",
     )
 
     def __init__(
@@ -129,11 +169,17 @@ class Job:
         self.done = done
         self.attempt = 1
         self.refusals = 0
+        self.data_failures = 0
         self.avoid: Replica | None = None
         self.replica: Replica | None = None
         self.call: asyncio.Future[Any] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.cancel_reason = ""
+        self.stopping: int = STOP_MODE_UNSPECIFIED
+        # Where it waits; None: nowhere yet, or for a newer version of the policy.
+        self.lane: Lane | None = None
+        # The policy's version when it began.
+        self.version: int | None = None
         self.failures: list[FailedAttempt] | None = None
         self.finished = False
         self.started = 0.0
@@ -143,7 +189,7 @@ class Job:
     @property
     def rollout_id(self) -> str:
         """`<task_id>/<index>`."""
-        return f"{self.task.request.task_id}/{self.index}"
+        return f"{self.task.task_id}/{self.index}"
 
     def build_request(self) -> RunRolloutRequest:
         """What the agent is asked for this attempt."""
@@ -152,6 +198,10 @@ class Job:
             # The rollouts of a task run at the same time; a lone one may use the task's own message.
             request = RunRolloutRequest()
             request.CopyFrom(self.task.request)
+        if self.client.policy_session:
+            request.policy_session = self.client.policy_session
+        if self.version is not None:
+            request.policy_version = self.version
         request.rollout_id = self.rollout_id
         request.index = self.index
         request.attempt = self.attempt

@@ -1,5 +1,6 @@
 """Channels by name: in-process, link or plain gRPC, chosen by where the peer lives."""
 
+from gymd.mesh.aborts import cancel_all, on_cancel
 from gymd.mesh.directory import Directory, Peer
 from gymd.mesh.local import SERVER_KEY, CallContext, LocalServers
 from gymd.mesh.mesh import Mesh
@@ -19,5 +20,7 @@ __all__ = [
     "MeshServer",
     "Peer",
     "build_server",
+    "cancel_all",
     "dial",
+    "on_cancel",
 ]

@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError
 
 from gymapi.v1.link_service_pb2 import ConnectRequest, ConnectResponse, LinkFrame
 from gymd.errors import GymdError, error, from_status_message, to_status_message
+from gymd.mesh.aborts import cancel_all, on_cancel
 from gymd.mesh.local import NO_METADATA, CallContext, Deadline, LocalServers, too_late
 from gymd.mesh.methods import METHODS, Method
 
@@ -27,7 +28,7 @@ __all__ = ["Link", "LinkChannel"]
 log = logging.getLogger(__name__)
 
 BATCH_FRAMES = 64
-"""Frames in one message; more makes whole stages march in step (grpc-limits: 16 to 64 are alike)."""
+"""Frames in one message, cancels not counted; more makes whole stages march in step (16 to 64 are alike)."""
 BATCH_BYTES = 1024 * 1024
 """A message is closed once it holds this much, so one write never blocks small frames for long."""
 CHUNK_BYTES = 512 * 1024
@@ -73,6 +74,7 @@ class Link:
         self._next_id = 0
         self._pending: dict[int, _Pending] = {}
         self._serving: dict[int, asyncio.Task[None]] = {}
+        self._given_up: set[int] = set()  # of those: cancelled by the other end, which expects no answer
         self._parts: dict[tuple[int, bool], list[bytes]] = {}
         self._failure: GymdError | None = None
         self._peer_draining = False
@@ -102,12 +104,14 @@ class Link:
     ) -> Any:
         """One unary call; raises GymdError."""
         call_id, pending = await self._start(method, server, request, timeout, metadata, None)
+        forget = on_cancel(partial(self._cancel_remote, call_id))
         try:
             body = await pending.future
         except asyncio.CancelledError:
             self._cancel_remote(call_id)
             raise
         finally:
+            forget()
             self._forget(call_id, pending)
         return method.response_type.FromString(body or b"")
 
@@ -169,11 +173,12 @@ class Link:
     def _expire(self, call_id: int, server: str, method: Method, timeout: float) -> None:
         pending = self._pending.get(call_id)
         if pending is not None and not pending.future.done():
-            self._cancel_remote(call_id)
             pending.future.set_exception(too_late(server, method, timeout))
+            self._cancel_remote(call_id)
 
     def _cancel_remote(self, call_id: int) -> None:
-        if self._failure is None and call_id in self._pending:
+        """Gives a call up: its answer is not taken any more. Safe to repeat."""
+        if self._pending.pop(call_id, None) is not None and self._failure is None:
             frame = LinkFrame(call_id=call_id)
             frame.cancel.SetInParent()
             self._put(frame, 8)
@@ -188,11 +193,15 @@ class Link:
 
     def feed(self, batch: Batch) -> None:
         """Takes a batch from the other end; never waits."""
+        given_up: list[asyncio.Task[None]] = []
         for frame in batch.frames:
             kind = frame.WhichOneof("kind")
             if kind == "message":
                 self._on_message(frame.call_id, frame.message.body, frame.message.last)
             elif kind == "call":
+                # It may close what a cancelled one uses, so that one unwinds first.
+                cancel_all(given_up)
+                given_up.clear()
                 self._on_call(frame.call_id, frame.call)
             elif kind == "error":
                 self._settle(frame.call_id, None, from_status_message(frame.error))
@@ -200,12 +209,14 @@ class Link:
                 self._settle(frame.call_id, None, None)
             elif kind == "cancel":
                 if task := self._serving.get(frame.call_id):
-                    task.cancel()
+                    self._given_up.add(frame.call_id)
+                    given_up.append(task)
             elif kind == "chunk":
                 key = (frame.call_id, frame.chunk.reply)
                 self._parts.setdefault(key, []).append(frame.chunk.data)
             elif kind == "drain":
                 self._peer_draining = True
+        cancel_all(given_up)
 
     def _joined(self, call_id: int, reply: bool, tail: bytes) -> bytes:
         parts = self._parts.pop((call_id, reply), None) if self._parts else None
@@ -219,9 +230,9 @@ class Link:
             return
         pending.replies.append(body)
         if len(pending.replies) > STREAM_BACKLOG:
-            self._cancel_remote(call_id)
             text = f"more than {STREAM_BACKLOG} replies of a streaming call are unread"
             self._settle(call_id, None, error("LIMIT_REACHED", text, limit=STREAM_BACKLOG))
+            self._cancel_remote(call_id)
         elif last:
             self._settle(call_id, None, None)
         elif not pending.future.done():
@@ -288,8 +299,9 @@ class Link:
         except GymdError as failure:
             self._put_error(call_id, failure)
         except asyncio.CancelledError:
-            # The caller cancelled or is gone; tell it in case it still listens (a shutdown of this host).
-            self._put_error(call_id, error("CANCELLED", f"{method.path} was cancelled"))
+            # The caller cancelled or is gone, or this host shuts down: then it still listens.
+            if call_id not in self._given_up:
+                self._put_error(call_id, error("CANCELLED", f"{method.path} was cancelled"))
         except Exception as failure:
             log.exception("link_call_failed", extra={"method": method.path, "server": context.server})
             text = f"{method.path}: {type(failure).__name__}: {failure}"
@@ -299,7 +311,9 @@ class Link:
         self._serving.pop(call_id, None)
         if task.cancelled():
             work.close()
-            self._put_error(call_id, error("CANCELLED", "the call was cancelled before it began"))
+            if call_id not in self._given_up:
+                self._put_error(call_id, error("CANCELLED", "the call was cancelled before it began"))
+        self._given_up.discard(call_id)
 
     async def _reply_once(self, call_id: int, method: Method, request: Any, context: CallContext) -> None:
         call = self._local.call(method, request, context)
@@ -375,7 +389,8 @@ class Link:
         while self._queue and count < BATCH_FRAMES and size < BATCH_BYTES:
             frame, bytes_ = self._queue.popleft()
             frames.append(frame)
-            count += 1
+            # Cancels start no work, and those of many calls have to arrive together.
+            count += not frame.HasField("cancel")
             size += bytes_
         self._queued_bytes -= size
         if not self._room.is_set() and self._queued_bytes < QUEUE_BYTES // 2:
@@ -395,8 +410,7 @@ class Link:
             if not pending.future.done():
                 pending.future.set_exception(error("PEER_UNREACHABLE", why))
                 pending.future.exception()
-        for task in self._serving.values():
-            task.cancel()
+        cancel_all(self._serving.values())
         self._queue.clear()
         self._parts.clear()
         self._wake.set()

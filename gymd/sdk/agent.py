@@ -13,9 +13,10 @@ import pydantic
 from gymapi.v1 import agent_service_pb2 as pb
 from gymapi.v1.rollout_pb2 import Task
 from gymd.errors import error
-from gymd.mesh import CallContext
+from gymd.mesh import CallContext, cancel_all
 from gymd.sdk.base import ModelRef, ResourcesRef, Server, ServerConfig
 from gymd.sdk.episode import Episode
+from gymd.sdk.policy import update_policy
 from gymd.sdk.run import AgentRun
 
 __all__ = ["AgentConfig", "AgentServer"]
@@ -67,6 +68,7 @@ class AgentServicer:
 
     def __init__(self, server: AgentServer) -> None:
         self._server = server
+        self._episodes: dict[tuple[str, str, int], Episode] = {}
 
     async def RunRollout(self, request: pb.RunRolloutRequest, context: CallContext) -> pb.RunRolloutResponse:
         if not request.rollout_id:
@@ -74,8 +76,34 @@ class AgentServicer:
         if not request.task.HasField("create_params"):
             raise error("INVALID_REQUEST", "the task has no create_params", field="task.create_params")
         episode = Episode(self._server, request, context)
+        key = (request.policy_session, request.rollout_id, request.attempt)
         del request  # thousands wait here
-        return await episode.rollout()
+        self._episodes[key] = episode
+        try:
+            return await episode.rollout()
+        finally:
+            if self._episodes.get(key) is episode:
+                del self._episodes[key]
+
+    async def StopRollouts(
+        self, request: pb.StopRolloutsRequest, context: CallContext
+    ) -> pb.StopRolloutsResponse:
+        keys = ((one.policy_session, one.rollout_id, one.attempt) for one in request.rollouts)
+        stopping = [episode for key in keys if (episode := self._episodes.get(key)) is not None]
+        tasks = [episode.stop(request.mode, request.reason) for episode in stopping]
+        cancel_all(task for task in tasks if task is not None)
+        for episode in stopping:
+            await episode.released()
+        return pb.StopRolloutsResponse()
+
+    async def UpdatePolicy(
+        self, request: pb.UpdatePolicyRequest, context: CallContext
+    ) -> pb.UpdatePolicyResponse:
+        if not request.policy_session:
+            text = "policy_session is missing: whose policy changes?"
+            raise error("INVALID_REQUEST", text, field="policy_session")
+        update_policy(request)
+        return pb.UpdatePolicyResponse()
 
     async def CreateResponse(
         self, request: pb.AgentServiceCreateResponseRequest, context: CallContext

@@ -22,16 +22,17 @@ COMMON_KEYS = frozenset(
         "replicas",
         "num_workers",
         "datasets",
-        # Facts about the environment that NeMo Gym keeps in the same block.
+        # Facts about the environment, in the same block as in NeMo Gym; `gymctl env list` shows them.
         "domain",
         "verified",
         "verified_url",
         "provides",
         "description",
         "value",
+        "reward",
     }
 )
-"""Keys that may stand in any server's block of the YAML and are not part of its own configuration."""
+"""Keys that any server's block of the YAML may hold; not its own configuration, unless that declares them."""
 
 
 class ServerConfig(pydantic.BaseModel):
@@ -42,7 +43,8 @@ class ServerConfig(pydantic.BaseModel):
     @classmethod
     def parse(cls, block: dict[str, Any]) -> ServerConfig:
         """Validates a server's block of the YAML; raises pydantic.ValidationError."""
-        return cls.model_validate({key: value for key, value in block.items() if key not in COMMON_KEYS})
+        common = COMMON_KEYS - cls.model_fields.keys()
+        return cls.model_validate({key: value for key, value in block.items() if key not in common})
 
 
 def explain(config: type[ServerConfig], failure: pydantic.ValidationError) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ import inspect
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, get_type_hints
 
 import pydantic
@@ -61,7 +62,18 @@ class Session:
         task: the task it was seeded with.
     """
 
-    __slots__ = ("answers", "id", "idle_limit", "last_used", "request_id", "seeding", "state", "task")
+    __slots__ = (
+        "_quiet",
+        "_running",
+        "answers",
+        "id",
+        "idle_limit",
+        "last_used",
+        "request_id",
+        "seeding",
+        "state",
+        "task",
+    )
 
     def __init__(self, session_id: str, task: TaskView, request_id: str, idle_limit: float) -> None:
         self.id = session_id
@@ -74,10 +86,38 @@ class Session:
         self.answers: dict[str, asyncio.Future[Any]] = {}
         # While seed_session runs; a repeat that comes meanwhile waits for it.
         self.seeding: asyncio.Future[None] | None = None
+        # Hooks and tools that run, and what tells that none does.
+        self._running = 0
+        self._quiet: asyncio.Event | None = None
 
     def idle_since(self, now: float) -> float:
-        """Seconds without a call at loop time `now`; 0 while a tool runs."""
-        return 0.0 if any(not answer.done() for answer in self.answers.values()) else now - self.last_used
+        """Seconds without a call at loop time `now`; 0 while a hook or a tool runs."""
+        return 0.0 if self.at_work else now - self.last_used
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a hook or a tool runs."""
+        return self._running > 0
+
+    def begin(self) -> None:
+        """A hook or a tool begins; call `end` when it ended, in whatever way."""
+        self._running += 1
+
+    def end(self) -> None:
+        """It ended."""
+        self._running -= 1
+        if not self._running and self._quiet is not None:
+            self._quiet.set()
+
+    async def quiet(self, seconds: float) -> bool:
+        """Waits until no hook and no tool runs; False: one still does after so many seconds."""
+        if self.at_work:
+            self._quiet = self._quiet or asyncio.Event()
+            self._quiet.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._quiet.wait()
+        return not self.at_work
 
 
 class Values:
@@ -102,13 +142,14 @@ class Hook:
         executor: where it runs if it is no coroutine function.
     """
 
-    KNOWN = ("session", "task", "response", "text", "outcome")
+    KNOWN = ("session", "task", "response", "text", "outcome", "create_params")
 
     def __init__(self, function: Callable[..., Any], executor: Callable[[], ThreadPoolExecutor]) -> None:
         self.function = function
         self._executor = executor
         self._is_async = inspect.iscoroutinefunction(function)
-        self.names = tuple(inspect.signature(function).parameters)
+        parameters = inspect.signature(function).parameters
+        self.names = tuple(parameters)
         for name in self.names:
             if name not in self.KNOWN:
                 known = ", ".join(self.KNOWN)
@@ -118,11 +159,9 @@ class Hook:
         hint = get_type_hints(function).get("task")
         is_model = isinstance(hint, type) and issubclass(hint, pydantic.BaseModel)
         self.task_model: type[pydantic.BaseModel] | None = hint if is_model else None
-
-    @property
-    def needs_session(self) -> bool:
-        """Whether it can only run inside a session."""
-        return "session" in self.names
+        session = parameters.get("session")
+        # With a default (`session: Session | None = None`) it takes the session if there is one.
+        self.needs_session = session is not None and session.default is inspect.Parameter.empty
 
     def check_task(self, task: TaskView) -> None:
         """Raises InvalidRequest when the task's fields do not fit the model that the hook declares."""
@@ -139,6 +178,8 @@ class Hook:
     def _value(self, name: str, values: Values) -> Any:
         if name == "task":
             return values.task if self.task_model is None else self._typed_task(values.task)
+        if name == "create_params":
+            return values.task.create_params
         if name == "text":
             return output_text(values.response) if values.response is not None else ""
         return getattr(values, name)

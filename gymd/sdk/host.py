@@ -31,7 +31,7 @@ from gymd.sdk.base import Server, explain
 from gymd.sdk.episode import sessions_closed
 from gymd.sdk.lease import Registration
 from gymd.sdk.loading import load_server_class
-from gymd.sdk.workers import close_shared_pool
+from gymd.sdk.workers import close_shared_pool, hold_shared_pool
 
 __all__ = ["EXIT_CANNOT_START", "Bootstrap", "Host", "ServerBlock", "configure", "run_host"]
 
@@ -98,6 +98,7 @@ class Host:
         self.servers: list[Server] = []
         self._servicers: list[Any] = []
         self._registration: Registration | None = None
+        self._holds_pool = False
         self.leave = asyncio.Event()
         self.lifeline: asyncio.Task[None] | None = None
 
@@ -107,6 +108,8 @@ class Host:
         Raises:
             GymdError: a server cannot start; the text names it and says why.
         """
+        hold_shared_pool()
+        self._holds_pool = True
         failures = []
         for block in self.bootstrap.servers:
             try:
@@ -157,7 +160,9 @@ class Host:
         if self._registration is not None:
             await self._registration.stop()
         await self.mesh.close()
-        await close_shared_pool()
+        if self._holds_pool:
+            self._holds_pool = False
+            await close_shared_pool()
 
 
 def _cannot_start(name: str, failure: Exception) -> GymdError:

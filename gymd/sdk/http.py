@@ -11,6 +11,7 @@ import io
 import random
 import resource
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -19,6 +20,7 @@ import aiohttp
 
 from gymd.convert import dumps, loads
 from gymd.errors import GymdError, error
+from gymd.mesh import on_cancel
 from gymd.sdk.http_outcomes import Endpoint, Trial, outcome_of_failure, outcome_of_status
 
 __all__ = ["Endpoint", "HttpClient", "RetryPolicy", "raise_file_limit"]
@@ -85,7 +87,7 @@ class HttpClient:
     async def start(self) -> None:
         """Opens the pool; needs the running loop."""
         files = raise_file_limit()
-        connector = aiohttp.TCPConnector(
+        connector = _Connector(
             # aiohttp's default of 100 would make the 101st rollout wait.
             limit=max(1, min(self.max_connections, files - _SPARE_FILES)),
             keepalive_timeout=_KEEPALIVE_S,
@@ -103,10 +105,18 @@ class HttpClient:
             await self._session.close()
             self._session = None
 
-    async def post_json(self, endpoint: Endpoint, path: str, body: Any, deadline: float | None = None) -> Any:
+    async def post_json(
+        self,
+        endpoint: Endpoint,
+        path: str,
+        body: Any,
+        deadline: float | None = None,
+        parse: Callable[[bytes], Any] = loads,
+    ) -> Any:
         """Posts `body` as JSON to the endpoint's base URL + `path` and returns the parsed answer.
 
-        `deadline` is a time of the running loop. Cancelling the awaiting task closes the connection.
+        `deadline` is a time of the running loop. Cancelling the awaiting task closes the connection. `parse`
+        reads the answer and raises ValueError for what is no JSON.
 
         Raises:
             GymdError: UPSTREAM_* as errors.proto says, with metadata upstream_status, upstream_body (2,000
@@ -121,7 +131,10 @@ class HttpClient:
                 data = await self._attempts(trial, dumps(body), limit)
         except TimeoutError:
             raise trial.too_late(loop.time() - started) from None
-        return _loads(data, trial)
+        try:
+            return parse(data)
+        except (ValueError, RecursionError):
+            raise trial.malformed("is not JSON", data) from None
 
     async def _attempts(self, trial: Trial, data: bytes, limit: float) -> bytes:
         loop = asyncio.get_running_loop()
@@ -151,7 +164,14 @@ class HttpClient:
             ) as reply:
                 if (reply.content_length or 0) > _MAX_BODY_BYTES:
                     return trial.too_large(reply.content_length or 0, _MAX_BODY_BYTES)
-                content = await reply.read()
+                # Not read(): that copies a large answer twice more.
+                pieces, size = [], 0
+                async for piece, _ in reply.content.iter_chunks():
+                    size += len(piece)
+                    if size > _MAX_BODY_BYTES:  # its length was not announced
+                        return trial.too_large(size, _MAX_BODY_BYTES)
+                    pieces.append(piece)
+                content = b"".join(pieces)
                 if 200 <= reply.status < 300:
                     return content
                 trial.retry_after = _retry_after(reply.headers.get("Retry-After"))
@@ -161,6 +181,17 @@ class HttpClient:
             # Without a session the connection was closed by close(): no use in trying again.
             trial.again = self._session is not None
             return outcome_of_failure(trial, failure)
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Lets many calls that are cancelled together close their connections before the first one unwinds."""
+
+    async def connect(self, *args: Any, **kwargs: Any) -> aiohttp.connector.Connection:
+        connection = await super().connect(*args, **kwargs)
+        if connection.transport is not None:
+            # Until it is released, which is before another call may have it.
+            connection.add_callback(on_cancel(connection.transport.abort))
+        return connection
 
 
 def raise_file_limit() -> int:
@@ -192,10 +223,3 @@ def _retry_after(value: str | None) -> float | None:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except ValueError:
         return None
-
-
-def _loads(data: bytes, trial: Trial) -> Any:
-    try:
-        return loads(data)
-    except ValueError:
-        raise trial.malformed("is not JSON", data) from None

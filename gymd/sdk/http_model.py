@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, ClassVar
 
 import pydantic
 
 from gymapi.v1.responses_pb2 import Response, ResponseCreateParams
-from gymd.convert import ConvertError, empty_completion, response_from_chat
+from gymd.convert import ConvertError, empty_completion, loads, response_from_chat
 from gymd.errors import GymdError, error
 from gymd.sdk.base import ServerConfig
 from gymd.sdk.http import DEFAULT_TIMEOUT_S, MAX_CONNECTIONS, Endpoint, HttpClient, RetryPolicy
@@ -64,14 +65,21 @@ class HttpModelServer(ModelServer):
         """Requests under way at most, or None for no limit beside the connections."""
         return None
 
-    async def post(self, endpoint: Endpoint, path: str, body: dict[str, Any], call: ModelCall) -> Any:
+    async def post(
+        self,
+        endpoint: Endpoint,
+        path: str,
+        body: dict[str, Any],
+        call: ModelCall,
+        parse: Callable[[bytes], Any] = loads,
+    ) -> Any:
         """Posts within the gate and the caller's deadline; None stands for a conversation that is too long.
 
         Raises: as HttpClient.post_json.
         """
         async with self.gate:
             try:
-                return await self.http.post_json(endpoint, path, body, call.context.deadline)
+                return await self.http.post_json(endpoint, path, body, call.context.deadline, parse)
             except GymdError as failure:
                 if not is_context_overflow(failure):
                     raise

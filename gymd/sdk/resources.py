@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import numbers
 import statistics
@@ -25,6 +26,10 @@ __all__ = ["ResourcesServer", "Reward"]
 IDLE_LIMIT_S = 3600.0
 """A session without a call for this long is closed, unless its seeder asked for another time."""
 SWEEP_S = 30.0
+UNWIND_S = 3.0
+"""How long the end of a session waits for calls that were given up; its caller waits longer."""
+CLOSE_LIMIT_S = 120.0
+"""close_session is stopped if it takes longer, whoever waits for it."""
 THREADS = 64
 """Threads for sync tools and hooks of one server."""
 
@@ -36,17 +41,24 @@ class Reward:
         value: the scalar reward.
         components: named parts of it.
         extras: further outputs, kept with the rollout as JSON.
+        use_for_loss: whether the trainer should learn from this rollout; None leaves it to the trainer.
+        use_for_baseline: whether it counts in its group's baseline; None leaves it to the trainer.
     """
 
-    __slots__ = ("components", "extras", "value")
+    __slots__ = ("components", "extras", "use_for_baseline", "use_for_loss", "value")
 
     def __init__(
         self,
         value: float,
         components: Mapping[str, float] | None = None,
         extras: Mapping[str, Any] | None = None,
+        *,
+        use_for_loss: bool | None = None,
+        use_for_baseline: bool | None = None,
     ) -> None:
         self.value = value
+        self.use_for_loss = use_for_loss
+        self.use_for_baseline = use_for_baseline
         self.components = components or {}
         self.extras = extras or {}
 
@@ -54,13 +66,14 @@ class Reward:
 class ResourcesServer(Server):
     """Base of environments: mark tools with @tool and implement `verify`.
 
-    Hooks, all optional but verify. They name what they need, in any order: `session`, `task`, `response`,
-    `text` (all assistant text of the response), `outcome`. A `task` annotated with a pydantic model receives
-    the row's own fields, validated.
+    Hooks, all optional but verify. They name what they need, in any order: `session`, `task`, `create_params`
+    (what the policy was asked), `response`, `text` (all assistant text of the response), `outcome`. A `task`
+    annotated with a pydantic model receives the row's own fields, validated. A verify that can do without a
+    session takes it as `session: Session | None = None`.
 
-    - `seed_session(...)`: set `session.state`.
+    - `seed_session(...)`: set `session.state`. If it fails or is cancelled, it frees what it took itself.
     - `verify(...)`: return a number or a Reward.
-    - `close_session(session)`: free what seed_session took.
+    - `close_session(session)`: free what seed_session took; it goes on if its caller gives up.
     - `aggregate_metrics(self, rollouts)`: metrics over many scored rollouts, as a dict.
     - `key_metrics`: names among them that matter most, or a method that picks them from the metrics.
     """
@@ -101,6 +114,7 @@ class ResourcesServicer:
         self._seed = Hook(server.seed_session, self._threads) if hasattr(server, "seed_session") else None
         self._close = Hook(server.close_session, self._threads) if hasattr(server, "close_session") else None
         self.sessions: dict[str, Session] = {}
+        self._closing: dict[str, asyncio.Task[None]] = {}
         self._sweeper: asyncio.Task[None] | None = None
 
     def _threads(self) -> ThreadPoolExecutor:
@@ -146,6 +160,7 @@ class ResourcesServicer:
     async def _run_seed(self, session: Session) -> None:
         assert self._seed is not None
         seeding = session.seeding = asyncio.get_running_loop().create_future()
+        session.begin()
         try:
             await self._seed(Values(session, session.task))
         except BaseException as failure:
@@ -154,6 +169,8 @@ class ResourcesServicer:
             lost = error("SESSION_LOST", text, session_id=session.id)
             _fail(seeding, failure if isinstance(failure, Exception) else lost)
             raise
+        finally:
+            session.end()
         seeding.set_result(None)
         session.seeding = None
 
@@ -170,6 +187,7 @@ class ResourcesServicer:
         if answer is not None:
             return await asyncio.shield(answer)
         answer = session.answers[request.call_id] = asyncio.get_running_loop().create_future()
+        session.begin()
         try:
             response = await self._call(bound, session, request.arguments_json)
         except asyncio.CancelledError:
@@ -184,6 +202,8 @@ class ResourcesServicer:
             text = f"{type(failure).__name__}: {failure}"
             self._server.log.warning("tool_raised", extra={"tool": bound.name, "why": text})
             response = pb.CallToolResponse(output=error_text(text), is_error=True)
+        finally:
+            session.end()
         answer.set_result(response)
         return response
 
@@ -202,26 +222,34 @@ class ResourcesServicer:
         return pb.CallToolResponse(output=output_text(result))
 
     async def Verify(self, request: pb.VerifyRequest, context: CallContext) -> pb.VerifyResponse:
-        session = self._session(request.session_id) if request.session_id else None
-        if session is None and self._verify.needs_session:
-            text = f"{self._server.name} verifies inside a session only: seed one and name it"
-            raise error("INVALID_REQUEST", text, field="session_id")
-        # The session holds the task already, parsed; a call without one brings its own.
-        task = session.task if session is not None else TaskView(request.task)
-        verdict = await self._verify(Values(session, task, request.response, request.outcome))
+        if not request.session_id:
+            if self._verify.needs_session:
+                text = f"{self._server.name} verifies inside a session only: seed one and name it"
+                raise error("INVALID_REQUEST", text, field="session_id")
+            values = Values(None, TaskView(request.task), request.response, request.outcome)
+            return pb.VerifyResponse(reward=self._reward(await self._verify(values)))
+        session = self._session(request.session_id)
+        # It holds the task already, parsed.
+        values = Values(session, session.task, request.response, request.outcome)
+        session.begin()
+        try:
+            verdict = await self._verify(values)
+        finally:
+            session.end()
         return pb.VerifyResponse(reward=self._reward(verdict))
 
     def _reward(self, verdict: Any) -> rollout_pb2.Reward:
-        components: Mapping[str, float] = {}
-        extras: Mapping[str, Any] = {}
-        value = verdict
-        if isinstance(verdict, Reward):
-            value, components, extras = verdict.value, verdict.components, verdict.extras
+        said = verdict if isinstance(verdict, Reward) else Reward(verdict)
+        value, components, extras = said.value, said.components, said.extras
         for what, number in (("", value), *((f" as {name!r}", part) for name, part in components.items())):
             if not isinstance(number, numbers.Real) or not math.isfinite(number):
                 text = f"verify of {self._server.name} returned {number!r}{what}, which is no finite number"
                 raise error("SERVER_CODE_FAILED", text, server=self._server.name)
         reward = rollout_pb2.Reward(value=float(value))
+        if said.use_for_loss is not None:
+            reward.use_for_loss = said.use_for_loss
+        if said.use_for_baseline is not None:
+            reward.use_for_baseline = said.use_for_baseline
         for name, part in components.items():
             reward.components[name] = float(part)
         if extras:
@@ -259,9 +287,29 @@ class ResourcesServicer:
         return session
 
     async def _close_session(self, session_id: str) -> None:
+        """Closes a session, or waits for that. It goes on if the caller gives up: it may free a container."""
         session = self.sessions.pop(session_id, None)
-        if session is not None and self._close is not None:
-            await self._close(Values(session, session.task))
+        if session is not None and (session.at_work or self._close is not None):
+            closing = asyncio.get_running_loop().create_task(self._run_close(session))
+            self._closing[session_id] = closing
+        if session_id in self._closing:
+            await asyncio.shield(self._closing[session_id])
+
+    async def _run_close(self, session: Session) -> None:
+        try:
+            # Calls that were given up may still unwind: what is closed is released.
+            if not await session.quiet(UNWIND_S):
+                self._server.log.warning("session_closed_at_work", extra={"session": session.id})
+            if self._close is not None and session.seeding is None:  # else it was never seeded
+                async with asyncio.timeout(CLOSE_LIMIT_S):
+                    await self._close(Values(session, session.task))
+        except Exception as failure:  # logged here, because there may be nobody to tell it to
+            extra = {"session": session.id, "why": repr(failure)}
+            self._server.log.error("close_session_raised", extra=extra)
+            raise
+        finally:
+            if self._closing.get(session.id) is asyncio.current_task():
+                del self._closing[session.id]
 
     async def _sweep(self) -> None:
         """Closes sessions that nobody used for their idle limit: their agent is gone."""
@@ -271,20 +319,15 @@ class ResourcesServicer:
             now = loop.time()
             for session in [s for s in self.sessions.values() if s.idle_since(now) > s.idle_limit]:
                 self._server.log.warning("session_expired", extra={"session": session.id})
-                try:
+                with contextlib.suppress(Exception):  # it is logged
                     await self._close_session(session.id)
-                except Exception as failure:
-                    self._server.log.error("close_session_raised", extra={"why": repr(failure)})
 
     async def shut(self) -> None:
         """Closes every session and frees the threads."""
         if self._sweeper is not None:
             self._sweeper.cancel()
-        for session_id in list(self.sessions):
-            try:
-                await self._close_session(session_id)
-            except Exception as failure:
-                self._server.log.error("close_session_raised", extra={"why": repr(failure)})
+        ends = [self._close_session(session_id) for session_id in (*self._closing, *self.sessions)]
+        await asyncio.gather(*ends, return_exceptions=True)  # failures are logged
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 from gymapi.v1.model_service_pb2 import CreateResponseRequest
 from gymapi.v1.resources_service_pb2 import CallToolRequest
 from gymapi.v1.responses_pb2 import FunctionCall, Item, Response, ResponseCreateParams, Usage
-from gymapi.v1.rollout_pb2 import OUTCOME_COMPLETED, STAGE_AGENT, STAGE_MODEL, STAGE_TOOL
+from gymapi.v1.rollout_pb2 import OUTCOME_COMPLETED, STAGE_AGENT, STAGE_MODEL, STAGE_TOOL, Blob, Task
 from gymd.convert import sum_usage
-from gymd.errors import GymdError
+from gymd.errors import GymdError, error
+from gymd.sdk.hooks import TaskView
+from gymd.sdk.policy import PolicyState
 from gymd.sdk.tokens import TokenRecorder
 from gymd.sdk.tools import error_text
 
@@ -23,9 +26,12 @@ class AgentRun:
     """What an agent's `run` works with.
 
     Attributes:
+        task: the row, for agents that read more of it than what the policy is asked.
         params: the conversation so far and the sampling parameters; `model()` and `call_tools()` extend it.
         output: every new item, in order.
+        blobs: large data beside it.
         stage: the part of the rollout that is under way.
+        calling_model: a model call is under way; one that a paused policy holds has not begun.
         outcome: how it ended; set by finish().
         termination_reason: a short word for the end.
     """
@@ -33,17 +39,22 @@ class AgentRun:
     def __init__(
         self,
         rollout_id: str,
-        params: ResponseCreateParams,
+        task: Task,
         *,
         session_id: str,
         model_timeout: float,
         tool_timeout: float,
         return_tokens: bool | None,
+        policy: PolicyState | None = None,
     ) -> None:
         # One request for all turns: between the calls only this run touches it, so a turn costs what it adds.
-        self._request = CreateResponseRequest(rollout_id=rollout_id, params=params)
+        self._request = CreateResponseRequest(rollout_id=rollout_id, params=task.create_params)
+        self.task = TaskView(task)
         if return_tokens is not None:
             self._request.return_tokens = return_tokens
+        self._policy = policy
+        self._last_turn = False
+        self.calling_model = False
         self._model: Any = None
         self._resources: Any = None
         self._session_id = session_id
@@ -52,6 +63,7 @@ class AgentRun:
         self._last: Response | None = None
         self._usage: Usage | None = None
         self.output: list[Item] = []
+        self.blobs: list[Blob] = []
         self.tokens = TokenRecorder()
         self.stage: int = STAGE_AGENT
         self.outcome: int = OUTCOME_COMPLETED
@@ -68,6 +80,10 @@ class AgentRun:
         """Gives the run the stubs of its model server and of its resources server (None: no tools)."""
         self._model, self._resources = model, resources
 
+    def stop_after_turn(self) -> None:
+        """Makes the model call under way the last one: `model()` raises Cancelled after it."""
+        self._last_turn = True
+
     def finish(self, outcome: int, reason: str) -> None:
         """Says how the rollout ended: an Outcome and a short word such as max_steps."""
         self.outcome, self.termination_reason = outcome, reason
@@ -76,13 +92,20 @@ class AgentRun:
         """Asks the model for the next response and appends its items; raises GymdError when it fails."""
         self.stage = STAGE_MODEL
         begin = time.perf_counter_ns()
+        version = None
         try:
-            answer = await self._model.CreateResponse(self._request, timeout=self._model_timeout)
+            if self._policy is None:
+                answer = await self._call_model()
+            else:
+                answer, version = await self._policy.ask(self._call_model)
         finally:
             self.model_ns += time.perf_counter_ns() - begin
         self.model_calls += 1
         response = answer.response
+        if version is not None:
+            _stamp(response, version)
         self.tokens.add(response, first_item=len(self.output))
+        self._keep_experts(response)
         for item in response.output:
             self._append(item)
         first = self._last is None
@@ -94,7 +117,41 @@ class AgentRun:
         elif self._usage is not None:
             self._usage = sum_usage(self._usage, usage) if usage is not None else None
         self.stage = STAGE_AGENT
+        if self._last_turn:
+            raise error("CANCELLED", "the rollout is stopped after this turn")
         return response
+
+    def attach(self, name: str, data: bytes, *, media_type: str = "", segment: int | None = None) -> None:
+        """Adds large data beside the conversation to the rollout, such as an image that a tool made.
+
+        All that a rollout holds together must fit into a message of the mesh, 64 MiB.
+
+        Args:
+            name: what it is; unique within the rollout and segment.
+            media_type: its form, such as image/png.
+            segment: index of the token segment that it belongs to; None: the whole rollout.
+        """
+        digest = hashlib.sha256(data).hexdigest()
+        self.blobs.append(Blob(name=name, media_type=media_type, segment=segment, data=data, sha256=digest))
+
+    def _keep_experts(self, response: Response) -> None:
+        """Keeps what the engine said about routed experts with the segment of this call."""
+        trajectory = self.tokens.trajectory
+        if trajectory is None or not response.output:
+            return
+        trace = response.output[-1].token_trace
+        if trace.HasField("routed_experts"):
+            text = trace.routed_experts
+            form = "application/json" if text.startswith("[") else "text/plain"
+            last = len(trajectory.segments) - 1
+            self.attach("routed_experts", text.encode(), media_type=form, segment=last)
+
+    async def _call_model(self) -> Any:
+        self.calling_model = True
+        try:
+            return await self._model.CreateResponse(self._request, timeout=self._model_timeout)
+        finally:
+            self.calling_model = False
 
     async def call_tools(self, calls: Sequence[FunctionCall]) -> None:
         """Runs the calls, together if the parameters allow it, and appends their outputs in order.
@@ -155,7 +212,8 @@ class AgentRun:
             message = params.input_items.items.add().message
             message.role, message.content_text = "user", text
         added = params.input_items.items.add()
-        added.CopyFrom(item)
+        # Never CopyFrom here: it copies packed fields number by number, which takes 20 times as long.
+        added.MergeFrom(item)
         # Ids and logprobs are recorded once, in the trajectory; the conversation travels without them.
         added.ClearField("token_trace")
         self.output.append(added)
@@ -167,7 +225,7 @@ class AgentRun:
                 return None
             return Response(output=self.output)
         response = Response()
-        response.CopyFrom(self._last)
+        response.MergeFrom(self._last)
         del response.output[:]
         response.output.extend(self.output)
         if self._usage is not None:
@@ -175,6 +233,14 @@ class AgentRun:
         else:
             response.ClearField("usage")
         return response
+
+
+def _stamp(response: Response, version: int) -> None:
+    """Notes the policy's version with the ids, unless the model server knows it better."""
+    if response.output and response.output[-1].HasField("token_trace"):
+        trace = response.output[-1].token_trace
+        if not trace.HasField("policy_version"):
+            trace.policy_version = version
 
 
 async def _all(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints, overload
 
 import orjson
 import pydantic
@@ -26,14 +26,31 @@ class ToolError(Exception):
     """Raised by a tool to refuse: the text is answered to the model with is_error."""
 
 
-def tool(function: F) -> F:
-    """Marks a method of a ResourcesServer as a tool.
+@overload
+def tool(function: F) -> F: ...
 
-    The name of the method is the tool's name, its docstring the description, and its typed parameters become
-    the JSON schema. A parameter called `session` receives the session and is not shown to the model.
-    `async def` runs on the event loop; `def` runs in a thread.
+
+@overload
+def tool(*, name: str) -> Callable[[F], F]: ...
+
+
+def tool(function: F | None = None, *, name: str = "") -> F | Callable[[F], F]:
+    """Marks a method of a ResourcesServer as a tool: `@tool`, or `@tool(name="log")`.
+
+    Its docstring becomes the description, and its typed parameters the JSON schema. A parameter called
+    `session` receives the session and is not shown to the model. `async def` runs on the event loop; `def`
+    runs in a thread.
+
+    Args:
+        name: what the model calls it, where the method cannot be called that; by default the method's name.
     """
-    setattr(function, _MARK, True)
+    if function is None:
+        return lambda method: _marked(method, name)
+    return _marked(function, function.__name__)
+
+
+def _marked(function: F, name: str) -> F:
+    setattr(function, _MARK, name)
     return function
 
 
@@ -102,10 +119,12 @@ def _plain(value: Any) -> Any:
 
 def collect_tools(server: object) -> dict[str, BoundTool]:
     """The tools of a server by name, base classes first, in the order of their definition."""
-    names: dict[str, None] = {}
+    methods: dict[str, str] = {}
     for cls in reversed(type(server).__mro__):
-        names |= {name: None for name, value in vars(cls).items() if getattr(value, _MARK, False)}
-    return {name: BoundTool(name, getattr(server, name)) for name in names}
+        for method, value in vars(cls).items():
+            if name := getattr(value, _MARK, ""):
+                methods[name] = method
+    return {name: BoundTool(name, getattr(server, method)) for name, method in methods.items()}
 
 
 def _arguments_model(name: str, function: Callable[..., Any], parameters: Any) -> type[pydantic.BaseModel]:

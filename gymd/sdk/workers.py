@@ -1,7 +1,7 @@
 """A process pool for CPU-heavy code: a call that does not end in time is killed with its process.
 
 Threads cannot be killed and a busy event loop stalls every session, so code such as symbolic mathematics runs
-here. Workers are fresh interpreters (`python -m gymd.sdk.worker`), not forks: a fork of a process that uses
+here. Workers are fresh interpreters (`python -m gymd.worker`), not forks: a fork of a process that uses
 gRPC may hang.
 """
 
@@ -15,15 +15,20 @@ import os
 import pickle
 import struct
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Coroutine
 from typing import Any
 
+from gymd.child import Child
 from gymd.errors import GymdError, error
 
 __all__ = ["ProcessPool", "cpu_bound", "shared_pool"]
 
 _HEADER = struct.Struct("!BI")
 _START_TIMEOUT_S = 60.0
+
+Module = tuple[str, str | None]
+"""Name and source file of a module."""
 
 
 class ProcessPool:
@@ -41,7 +46,7 @@ class ProcessPool:
 
     async def run(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., Any] | str,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
         *,
@@ -49,37 +54,40 @@ class ProcessPool:
     ) -> Any:
         """Calls `function(*args, **kwargs)` in a worker; arguments and result are pickled.
 
-        Waiting for a free worker does not count against `timeout` (seconds); the caller's own deadline
-        bounds it.
+        A function may be named, as `"package.module:function"`: then only the worker loads its module, which
+        is what heavy ones (symbolic mathematics) want.
+
+        Waiting for a free worker, and loading the function's module there for the first time, do not count
+        against `timeout` (seconds); the caller's own deadline bounds them.
 
         Raises:
             DeadlineExceeded: it did not end in time; its process was killed.
             Internal: it raised (SERVER_CODE_FAILED), or its process died.
         """
-        source = inspect.getsourcefile(function)
-        task = pickle.dumps((function.__module__, source, function.__qualname__, args, kwargs or {}))
+        module, function_name = _named(function)
+        name = f"{module[0]}.{function_name}"
+        task = pickle.dumps((*module, function_name, args, kwargs or {}))
         async with self._places:
-            worker = self._free.pop() if self._free else await _Worker.start()
+            worker = self._take(module) or await _Worker.start()
             try:
-                async with asyncio.timeout(timeout):
-                    result = await worker.call(task)
-            except TimeoutError:
-                await worker.kill()
-                name = f"{function.__module__}.{function.__qualname__}"
-                text = f"{name} did not end within {timeout:g} s; its process was killed"
-                raise error("DEADLINE_EXCEEDED", text, function=name, deadline_seconds=timeout) from None
+                await _within(_START_TIMEOUT_S, worker.load(module), f"loading {module[0]}")
+                return await _within(timeout, worker.call(task), name)
             except BaseException as failure:
-                if not isinstance(failure, GymdError) or not worker.alive:
+                if not isinstance(failure, GymdError) or failure.reason_name == "DEADLINE_EXCEEDED":
                     await asyncio.shield(worker.kill())
-                    raise
-                self._give_back(worker)
                 raise
-            self._give_back(worker)
-            return result
+            finally:
+                if worker.alive and self._closed:
+                    await asyncio.shield(worker.kill())
+                elif worker.alive:
+                    self._free.append(worker)
 
-    def _give_back(self, worker: _Worker) -> None:
-        if not self._closed:
-            self._free.append(worker)
+    def _take(self, module: Module) -> _Worker | None:
+        """An idle worker, if there is one: rather one that has loaded the module."""
+        if not self._free:
+            return None
+        ready = (number for number, worker in enumerate(self._free) if module in worker.loaded)
+        return self._free.pop(next(ready, -1))
 
     async def close(self) -> None:
         """Kills the idle workers; busy ones are killed by whoever waits for them."""
@@ -91,19 +99,14 @@ class ProcessPool:
 class _Worker:
     """One worker process: a request on its stdin, an answer on its stdout."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: Child) -> None:
         self._process = process
+        self.loaded: set[Module] = set()
 
     @classmethod
     async def start(cls) -> _Worker:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "gymd.sdk.worker",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=64 * 1024 * 1024,
-        )
+        command = (sys.executable, "-m", "gymd.worker")
+        process = await Child.start(command, stderr=None, limit=64 * 1024 * 1024)
         worker = cls(process)
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
@@ -115,22 +118,27 @@ class _Worker:
 
     @property
     def alive(self) -> bool:
-        return self._process.returncode is None
+        return self._process.running
+
+    async def load(self, module: Module) -> None:
+        """Imports a module that a coming call needs; heavy ones (sympy) take seconds."""
+        if module not in self.loaded:
+            await self.call(pickle.dumps((*module, "", (), {})))
+            self.loaded.add(module)
 
     async def call(self, task: bytes) -> Any:
-        assert self._process.stdin is not None
         self._process.stdin.write(_HEADER.pack(0, len(task)) + task)
         with contextlib.suppress(ConnectionError):  # a dead worker is reported by the read below
             await self._process.stdin.drain()
         return await self._answer()
 
     async def _answer(self) -> Any:
-        assert self._process.stdout is not None
         try:
             failed, size = _HEADER.unpack(await self._process.stdout.readexactly(_HEADER.size))
             body = await self._process.stdout.readexactly(size)
         except asyncio.IncompleteReadError:
             code = await self._process.wait()
+            self._process.close()
             text = f"a worker process died with exit code {code}; a crash or the memory limit is likely"
             raise error("SERVER_CODE_FAILED", text, exit_code=code) from None
         if failed:
@@ -138,12 +146,29 @@ class _Worker:
         return pickle.loads(body)  # from our own child, by its own pipe
 
     async def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        self._process.kill()
         await self._process.wait()
+        self._process.close()
+
+
+def _named(function: Callable[..., Any] | str) -> tuple[Module, str]:
+    if isinstance(function, str):
+        module, _, name = function.partition(":")
+        return (module, None), name
+    return (function.__module__, inspect.getsourcefile(function)), function.__qualname__
+
+
+async def _within(seconds: float, answer: Coroutine[Any, Any, Any], what: str) -> Any:
+    try:
+        async with asyncio.timeout(seconds):
+            return await answer
+    except TimeoutError:
+        text = f"{what} did not end within {seconds:g} s; its process was killed"
+        raise error("DEADLINE_EXCEEDED", text, function=what, deadline_seconds=seconds) from None
 
 
 _shared: dict[asyncio.AbstractEventLoop, ProcessPool] = {}
+_holders: Counter[asyncio.AbstractEventLoop] = Counter()
 
 
 def shared_pool() -> ProcessPool:
@@ -154,11 +179,20 @@ def shared_pool() -> ProcessPool:
     return _shared[loop]
 
 
+def hold_shared_pool() -> None:
+    """Keeps the workers of this event loop until `close_shared_pool` was called as often."""
+    _holders[asyncio.get_running_loop()] += 1
+
+
 async def close_shared_pool() -> None:
-    """Ends the workers of this event loop."""
-    pool = _shared.pop(asyncio.get_running_loop(), None)
-    if pool is not None:
-        await pool.close()
+    """Ends the workers of this event loop, unless somebody else holds them."""
+    loop = asyncio.get_running_loop()
+    _holders[loop] -= 1
+    if _holders[loop] <= 0:
+        del _holders[loop]
+        pool = _shared.pop(loop, None)
+        if pool is not None:
+            await pool.close()
 
 
 def cpu_bound(*, timeout_s: float) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -13,9 +13,16 @@ from gymd.sdk.testing.items import (
     reasoning,
     tool_output,
 )
-from gymd.sdk.testing.mesh import RunningMesh, Transport, no_tasks_left, start_server, start_servers
+from gymd.sdk.testing.mesh import (
+    RunningMesh,
+    Transport,
+    no_tasks_left,
+    reach_server,
+    start_server,
+    start_servers,
+)
 from gymd.sdk.testing.model_suite import check_model_server
-from gymd.sdk.testing.resources_suite import check_resources_server
+from gymd.sdk.testing.resources_suite import check_resources_server, check_running_resources_server
 from gymd.sdk.testing.running import RunningServer, RunningSession, ToolAnswer
 
 __all__ = [
@@ -30,6 +37,7 @@ __all__ = [
     "check_agent_server",
     "check_model_server",
     "check_resources_server",
+    "check_running_resources_server",
     "eventually",
     "expect_error",
     "function_call",
@@ -38,6 +46,7 @@ __all__ = [
     "make_task",
     "message",
     "no_tasks_left",
+    "reach_server",
     "reasoning",
     "start_server",
     "start_servers",

@@ -22,7 +22,7 @@ async def expect_error(reason: str, call: Awaitable[object], what: str) -> GymdE
     raise AssertionError(f"{what} succeeded with {answer!r}, expected {reason}")
 
 
-async def eventually(condition: Callable[[], object], what: str, timeout: float = 5.0) -> None:
+async def eventually(condition: Callable[[], object], what: str, timeout: float = 20.0) -> None:
     """Waits until a condition holds that nothing announces; fails after `timeout` seconds."""
     try:
         async with asyncio.timeout(timeout):

@@ -17,10 +17,11 @@ from gymd.sdk.lease import KINDS
 from gymd.sdk.testing.fake_model import FakeModel
 from gymd.sdk.testing.running import RunningServer
 
-__all__ = ["RunningMesh", "Transport", "start_server", "start_servers"]
+__all__ = ["RunningMesh", "Transport", "reach_server", "start_server", "start_servers"]
 
 Transport = Literal["link", "plain", "in-process"]
 """link: batched frames between two ends; plain: unary gRPC; in-process: direct calls, no socket."""
+Kind = Literal["model", "agent", "resources"]
 Servers = Mapping[str, tuple[type[Server], Mapping[str, Any]]]
 
 GRACE_S = 2.0
@@ -97,7 +98,7 @@ async def start_servers(servers: Servers, *, transport: Transport = "link") -> A
         async with _caller(hosts, entries, transport) as caller:
             for server, shell, address in shells:
                 stub = caller.stub(caller.pick(server.name, server.kind))
-                running[server.name] = RunningServer(server, shell, stub, address)
+                running[server.name] = RunningServer(server.name, stub, address, server, shell)
             yield RunningMesh(caller, running)
             for server, _, _ in shells:
                 if isinstance(server, FakeModel):
@@ -122,6 +123,26 @@ async def start_server(
     name = name or cls.__name__.lower()
     async with start_servers({name: (cls, config or {})}, transport=transport) as mesh:
         yield mesh[name]
+
+
+@contextlib.asynccontextmanager
+async def reach_server(address: str, kind: Kind, *, name: str = "server") -> AsyncIterator[RunningServer]:
+    """A server that runs already, in any language, called by plain gRPC.
+
+    Args:
+        address: where it listens, "host:port" or "unix:/path".
+        kind: what it serves.
+        name: the `gymd-server` of the calls, where the address serves several.
+    """
+    entry = registry.Server(
+        server_id=name,
+        name=name,
+        kind=KINDS[kind],
+        address=address,
+        state=registry.SERVER_STATE_READY,
+    )
+    async with _caller([], [entry], "plain") as caller:
+        yield RunningServer(name, caller.stub(caller.pick(name, kind)), address)
 
 
 @contextlib.asynccontextmanager

@@ -18,7 +18,7 @@ from gymd.sdk.testing.expect import expect_error
 from gymd.sdk.testing.mesh import Transport, no_tasks_left, start_server
 from gymd.sdk.testing.running import RunningServer
 
-__all__ = ["check_resources_server"]
+__all__ = ["check_resources_server", "check_running_resources_server"]
 
 SESSIONS = 64
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -33,6 +33,7 @@ async def check_resources_server(
     good: Attempts,
     bad: Attempts | None = None,
     transport: Transport = "link",
+    sessions: int = SESSIONS,
 ) -> None:
     """Runs the conformance suite of resources servers.
 
@@ -43,22 +44,39 @@ async def check_resources_server(
         good: what a policy does to earn the reward.
         bad: what earns less; None where every rollout is worth the same.
         transport: how the server is called.
+        sessions: how many are played at the same time.
 
     Raises:
         AssertionError: the server breaks the contract; the text says where.
     """
-    assert rows, "check_resources_server needs at least one row"
     async with no_tasks_left(), start_server(cls, config, transport=transport) as server:
-        for tool in await server.list_tools():
-            _check_tool(tool)
-        await _check_seeding(server, rows[0])
-        await _check_bad_calls(server, rows[0])
-        await _check_unknown_sessions(server, rows[0])
-        for row in rows:
-            await _check_rewards(server, row, good, bad)
-        await _check_isolation(server, rows, good, bad)
-        assert not server.open_sessions, f"sessions left open: {server.open_sessions}"
-        await server.aggregate([])
+        await check_running_resources_server(server, rows=rows, good=good, bad=bad, sessions=sessions)
+
+
+async def check_running_resources_server(
+    server: RunningServer,
+    *,
+    rows: Sequence[Row],
+    good: Attempts,
+    bad: Attempts | None = None,
+    sessions: int = SESSIONS,
+) -> None:
+    """Runs the conformance suite of resources servers against one that runs already.
+
+    With `reach_server` that is a server in any language. The other arguments and what is raised are those of
+    check_resources_server.
+    """
+    assert rows, "the suite needs at least one row"
+    for tool in await server.list_tools():
+        _check_tool(tool)
+    await _check_seeding(server, rows[0])
+    await _check_bad_calls(server, rows[0])
+    await _check_unknown_sessions(server, rows[0])
+    for row in rows:
+        await _check_rewards(server, row, good, bad)
+    await _check_isolation(server, rows, good, bad, sessions)
+    assert not server.open_sessions, f"sessions left open: {server.open_sessions}"
+    await server.aggregate([])
 
 
 def _check_tool(tool: FunctionTool) -> None:
@@ -141,16 +159,16 @@ async def _check_repeated_verify(server: RunningServer, row: Row, attempt: Attem
 
 
 async def _check_isolation(
-    server: RunningServer, rows: Sequence[Row], good: Attempts, bad: Attempts | None
+    server: RunningServer, rows: Sequence[Row], good: Attempts, bad: Attempts | None, sessions: int
 ) -> None:
     """Sessions that run together earn what each earns alone."""
     attempts = [good] if bad is None else [good, bad]
     cases = [(row, attempt_for(kind, row)) for row in rows for kind in attempts]
     alone = [await play(server, row, attempt) for row, attempt in cases]
-    numbers = [number % len(cases) for number in range(SESSIONS)]
+    numbers = [number % len(cases) for number in range(sessions)]
     together = await asyncio.gather(*(play(server, *cases[number]) for number in numbers))
     for number, reward in zip(numbers, together, strict=True):
-        _same(alone[number], reward, f"among {SESSIONS} concurrent sessions")
+        _same(alone[number], reward, f"among {sessions} concurrent sessions")
 
 
 def _same(expected: Reward, found: Reward, when: str) -> None:

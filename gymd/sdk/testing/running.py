@@ -43,21 +43,29 @@ class RunningServer:
 
     Attributes:
         name: its instance name.
-        server: the object itself.
         stub: the generated stub of its service.
         address: where it listens; "" for the in-process transport.
     """
 
-    def __init__(self, server: Server, servicer: Any, stub: Any, address: str) -> None:
-        self.name = server.name
-        self.server = server
+    def __init__(
+        self, name: str, stub: Any, address: str, server: Server | None = None, servicer: Any = None
+    ) -> None:
+        self.name = name
         self.stub = stub
         self.address = address
+        self._server = server
         self._servicer = servicer
 
     @property
+    def server(self) -> Server:
+        """The object itself; raises LookupError for one that runs elsewhere."""
+        if self._server is None:
+            raise LookupError(f"{self.name} runs in another process, at {self.address}")
+        return self._server
+
+    @property
     def open_sessions(self) -> list[str]:
-        """Ids of the sessions of a resources server."""
+        """Ids of the sessions of a resources server; none are known of one that runs elsewhere."""
         return list(self._servicer.sessions) if isinstance(self._servicer, ResourcesServicer) else []
 
     async def call(self, method: str, request: Any, timeout: float = CALL_TIMEOUT_S) -> Any:
@@ -198,4 +206,7 @@ class RunningSession:
 
 def _reward(reward: RewardMessage) -> Reward:
     extras = loads(reward.extras_json) if reward.extras_json else {}
-    return Reward(reward.value, dict(reward.components), extras)
+    flags = {
+        name: getattr(reward, name) for name in ("use_for_loss", "use_for_baseline") if reward.HasField(name)
+    }
+    return Reward(reward.value, dict(reward.components), extras, **flags)

@@ -1,4 +1,4 @@
-"""Virtual environments of `placement: venv`: built once by uv, kept by the hash of what they hold."""
+"""Builds virtual environments with uv, once; kept by the hash of what they hold."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ import os
 import shutil
 import sys
 import sysconfig
-from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from subprocess import STDOUT
 
-from gymd.daemon.requirements import Requirements
+from gymd.child import Child
+from gymd.venvs.requirements import Requirements
 
-__all__ = ["Environments", "VenvError", "core_paths"]
+__all__ = ["Environments", "VenvError", "core_paths", "find_uv"]
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class VenvError(Exception):
 
 
 def core_paths() -> list[str]:
-    """Folders that hold the daemon's packages and gymd itself, wherever an editable install keeps them."""
+    """Folders that hold this process's packages and gymd itself, wherever an editable install keeps them."""
     folders: dict[str, None] = {}
     for name in OWN_PACKAGES:
         with contextlib.suppress(ModuleNotFoundError):
@@ -61,8 +62,8 @@ class Environments:
     async def ensure(self, requirements: Requirements, progress: Callable[[str], None]) -> str:
         """The Python of the environment for some requirements; builds it if it is not there.
 
-        An environment that is there is used as it is, without any network. Several daemons may share the
-        folder: a lock lets one build while the others wait.
+        An environment that is there is used as it is, without any network. Several processes may share
+        the folder: a lock lets one build while the others wait.
 
         Args:
             progress: told what is going on, for people.
@@ -79,7 +80,9 @@ class Environments:
         return str(_python(target))
 
     async def _build(self, requirements: Requirements, target: Path, progress: Callable[[str], None]) -> None:
-        uv = _find_uv()
+        uv = find_uv()
+        if uv is None:
+            raise VenvError("uv is not installed, and environments are built with it; run: pip install uv")
         work = target.with_suffix(".new")
         shutil.rmtree(work, ignore_errors=True)  # left by a build that was killed
         log.info("venv_build_started", extra={"key": requirements.key, "folder": requirements.folder})
@@ -99,11 +102,11 @@ class Environments:
     async def _install(
         self, uv: str, requirements: Requirements, work: Path, progress: Callable[[str], None]
     ) -> None:
-        wanted, limits = work / "gymd-requirements.txt", work / "gymd-constraints.txt"
-        wanted.write_text(requirements.text + "\n", encoding="utf-8")
+        limits = work / "gymd-constraints.txt"
         limits.write_text(_constraints(), encoding="utf-8")
-        install = [uv, "pip", "install", "--python", str(_python(work)), "-r", str(wanted), "-c", str(limits)]
-        await _run_uv(install, requirements.folder or None, progress)
+        # By stdin: in a file of ours, relative paths would start at that file.
+        install = [uv, "pip", "install", "--python", str(_python(work)), "-r", "-", "-c", str(limits)]
+        await _run_uv(install, requirements.folder or None, progress, stdin=requirements.text + "\n")
 
 
 def _constraints() -> str:
@@ -119,10 +122,10 @@ def _python(folder: Path) -> Path:
 
 
 def _write_core(target: Path) -> None:
-    """Makes the daemon's packages visible behind the environment's own.
+    """Makes the packages of this process visible behind the environment's own.
 
     Lines of a .pth file are appended to sys.path after the site-packages they stand in, so whatever the
-    server's requirements installed comes first. Written anew when the daemon lives elsewhere now.
+    server's requirements installed comes first. Written anew when they live elsewhere now.
     """
     site = next((target / "lib").glob("python*/site-packages"))
     text = "".join(f"{path}\n" for path in core_paths())
@@ -133,26 +136,25 @@ def _write_core(target: Path) -> None:
         fresh.replace(file)
 
 
-def _find_uv() -> str:
+def find_uv() -> str | None:
+    """The program uv: of this environment, else of the search path."""
     try:
         from uv import find_uv_bin  # type: ignore[import-not-found,unused-ignore]
 
         return str(find_uv_bin())
     except (ImportError, FileNotFoundError):
-        found = shutil.which("uv")
-    if found is None:
-        raise VenvError("uv is not installed, and environments are built with it; run: pip install uv")
-    return found
+        return shutil.which("uv")
 
 
-async def _run_uv(command: Sequence[str], cwd: str | None, progress: Callable[[str], None]) -> None:
+async def _run_uv(
+    command: Sequence[str], cwd: str | None, progress: Callable[[str], None], *, stdin: str = ""
+) -> None:
     env = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONHOME")}
     env["UV_NO_PROGRESS"] = "1"
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, cwd=cwd, env=env, start_new_session=True
-    )
+    process = await Child.start(command, stderr=STDOUT, cwd=cwd, env=env, start_new_session=True)
+    process.stdin.write(stdin.encode())
+    process.stdin.close()
     lines: deque[str] = deque(maxlen=ERROR_LINES)
-    assert process.stdout is not None
     try:
         async with asyncio.timeout(BUILD_TIMEOUT_S):
             while raw := await process.stdout.readline():
@@ -163,9 +165,10 @@ async def _run_uv(command: Sequence[str], cwd: str | None, progress: Callable[[s
     except TimeoutError:
         raise VenvError(f"uv did not finish within {BUILD_TIMEOUT_S:g} s: {' '.join(lines)}") from None
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        if process.running:
+            process.kill_group()
+            await asyncio.shield(process.wait())
+        process.close()
     if code:
         what = " ".join(command[1:3])
         raise VenvError(f"uv {what} failed with code {code}: {' '.join(lines)}")
@@ -183,7 +186,7 @@ async def _locked(path: Path, progress: Callable[[str], None]) -> AsyncIterator[
                 break
             except BlockingIOError:
                 if not said:
-                    progress("waiting for another daemon that builds the same environment")
+                    progress("waiting for another process that builds the same environment")
                     said = True
                 await asyncio.sleep(LOCK_POLL_S)
         yield

@@ -1,4 +1,4 @@
-"""What a server needs beyond the daemon's own packages, read from the requirements.txt beside it."""
+"""What a server needs beyond the packages that gymd runs on, read from the requirements.txt beside it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ __all__ = ["Requirements", "normalise", "requirements_met", "requirements_of"]
 
 FILE = "requirements.txt"
 # NeMo Gym's servers list their framework; here that is gymd, which every environment sees anyway.
+# Options whose value is a path or an address.
+_PLACE = re.compile(r"(-[ecfr]|--(editable|constraint|find-links|requirement))(\s*=\s*|\s+|(?<=-[ecfr]))")
+_ARCHIVE = re.compile(r"\.(whl|zip|tar(\.\w+)?|tgz)$")
 _FRAMEWORK = re.compile(r"^(-e\s+)?(nemo[-_]gym|gymd)\b", re.IGNORECASE)
 
 
@@ -32,15 +35,31 @@ class Requirements:
 
     @property
     def key(self) -> str:
-        """Names the environment: the same Python, requirements and gymd give the same key."""
+        """Names the environment: the same Python, requirements and gymd give the same key.
+
+        Where a relative path stands in them, only in the same folder.
+        """
         python = (
             platform.python_implementation(),
             platform.python_version(),
             platform.machine(),
             sys.platform,
         )
-        text = "\n".join((*python, self.text, __version__))
+        place = (str(Path(self.folder).resolve()),) if _has_relative_path(self.text) else ()
+        text = "\n".join((*python, self.text, __version__, *place))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _has_relative_path(text: str) -> bool:
+    """Whether a line means a file or a folder by where the requirements stand; rather once too often."""
+    for line in text.splitlines():
+        option = _PLACE.match(line)
+        for number, word in enumerate((line[option.end() :] if option else line).split()):
+            path = word.partition("[")[0].rpartition("@")[2].removeprefix("file:")
+            looks_like_one = path.startswith(".") or "/" in path or _ARCHIVE.search(path)
+            if (looks_like_one or (option and not number)) and "://" not in word and path[:1] != "/":
+                return True
+    return False
 
 
 def normalise(text: str) -> str:
@@ -73,7 +92,7 @@ def _folder(server: ServerSpec) -> Path | None:
 
 
 def requirements_met(requirements: Requirements) -> bool:
-    """Whether the daemon's own environment holds everything already, in fitting versions."""
+    """Whether this process's own environment holds everything already, in fitting versions."""
     try:
         from packaging.requirements import InvalidRequirement, Requirement
     except ImportError:  # versions cannot be compared: an environment of its own is always right

@@ -1,0 +1,7 @@
+"""The daemon's durable record of accepted tasks and results that no client has stored yet."""
+
+from gymd.daemon.journal.journal import Journal
+from gymd.daemon.journal.records import StoredResult, StoredSession, StoredStop, StoredTask
+from gymd.daemon.journal.shelf import Shelf, Shelved
+
+__all__ = ["Journal", "Shelf", "Shelved", "StoredResult", "StoredSession", "StoredStop", "StoredTask"]
