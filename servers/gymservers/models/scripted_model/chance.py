@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from hashlib import blake2b
 from statistics import NormalDist
 
-__all__ = ["parse_latency", "share"]
+__all__ = ["parse_distribution", "share"]
 
 _RANGE = float(1 << 64)
 _NORMAL = NormalDist()
-_FORMS = "a number of seconds, fixed:S, uniform:LOW:HIGH, exponential:MEAN or lognormal:MEDIAN:SIGMA"
+_FORMS = "a number, fixed:N, uniform:LOW:HIGH, exponential:MEAN or lognormal:MEDIAN:SIGMA"
 
 
 def share(seed: int, *parts: object) -> float:
@@ -20,10 +21,11 @@ def share(seed: int, *parts: object) -> float:
     return (int.from_bytes(digest) + 0.5) / _RANGE
 
 
-def parse_latency(text: str | float) -> Callable[[float], float]:
-    """A function from a share to seconds; raises ValueError for a form that is unknown.
+@cache
+def parse_distribution(text: str | float) -> Callable[[float], float]:
+    """A function from a share to a number of seconds or tokens; raises ValueError for a form that is unknown.
 
-    Forms: a number, fixed:S, uniform:LOW:HIGH, exponential:MEAN, lognormal:MEDIAN:SIGMA.
+    Forms: a number, fixed:N, uniform:LOW:HIGH, exponential:MEAN, lognormal:MEDIAN:SIGMA.
     """
     kind, *numbers = str(text).split(":")
     try:
@@ -31,9 +33,9 @@ def parse_latency(text: str | float) -> Callable[[float], float]:
             kind, numbers = "fixed", [kind]
         first, *more = (float(number) for number in numbers)
     except ValueError:
-        raise ValueError(f"latency {text!r} must be {_FORMS}") from None
-    if first < 0 or any(number < 0 for number in more):
-        raise ValueError(f"latency {text!r} must not be negative")
+        raise ValueError(f"{text!r} must be {_FORMS}") from None
+    if not all(0 <= number < math.inf for number in (first, *more)):
+        raise ValueError(f"{text!r} must be {_FORMS}, without negative numbers")
     if kind == "fixed" and not more:
         return lambda _: first
     if kind == "exponential" and not more:
@@ -42,4 +44,4 @@ def parse_latency(text: str | float) -> Callable[[float], float]:
         return lambda part: first + (more[0] - first) * part
     if kind == "lognormal" and len(more) == 1:
         return lambda part: first * math.exp(more[0] * _NORMAL.inv_cdf(part))
-    raise ValueError(f"latency {text!r} must be {_FORMS}")
+    raise ValueError(f"{text!r} must be {_FORMS}")

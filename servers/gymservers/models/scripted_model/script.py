@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import orjson
 import pydantic
 
 from gymd.errors import REASON_CODES
-from gymservers.models.scripted_model.chance import parse_latency
+from gymservers.models.scripted_model.chance import parse_distribution, share
 
-__all__ = ["Answer", "Call", "Condition", "Failure", "Rule", "Tokens", "fill_in", "fill_values"]
+__all__ = ["Answer", "Call", "Condition", "Failure", "Rule", "Size", "Tokens", "fill_in", "fill_values"]
 
 _PLACEHOLDER = re.compile(r"\{(rollout_id|turn|user_text|\d)\}")
+
+MAX_TOKENS = 1_000_000
+"""What a distribution with a long tail is cut off at."""
 
 
 class _Part(pydantic.BaseModel):
@@ -48,18 +51,54 @@ class Failure(_Part):
         return value
 
 
+class Size(NamedTuple):
+    """How long one answer is, in tokens."""
+
+    prompt: int
+    generated: int
+    filler: bool
+    """Whether its text is as long, too."""
+
+
 class Tokens(_Part):
     """How many tokens an answer claims, in ids, logprobs and usage.
 
-    Turn n has a prompt of prompt + n * (generated + between) tokens, which continue those of the turn before.
+    Each number may be a distribution, drawn by seed, rollout and turn. The prompt of a turn continues the
+    prompt and the answer of the turn before.
     """
 
-    prompt: int = pydantic.Field(default=64, ge=1)
+    prompt: int | str = 64
     """Tokens of the first prompt."""
-    generated: int = pydantic.Field(default=16, ge=0)
+    generated: int | str = 16
     """Tokens generated in each turn."""
-    between: int = pydantic.Field(default=16, ge=0)
+    between: int | str = 16
     """Tokens that each tool round adds."""
+    filler: bool = False
+    """Make messages as long as `generated` says, four characters a token."""
+
+    @pydantic.field_validator("prompt", "generated", "between")
+    @classmethod
+    def _distribution(cls, value: int | str) -> int | str:
+        parse_distribution(value)
+        return value
+
+    @property
+    def fixed(self) -> bool:
+        """Whether all rollouts have the same numbers."""
+        return all(isinstance(value, int) for value in (self.prompt, self.generated, self.between))
+
+    def size(self, seed: int, who: object, turn: int) -> Size:
+        """The numbers of one turn of a rollout."""
+
+        def draw(name: str, value: int | str, at: int) -> int:
+            if isinstance(value, int):
+                return value
+            return min(round(parse_distribution(value)(share(seed, name, who, at))), MAX_TOKENS)
+
+        prompt = max(1, draw("prompt", self.prompt, 0))
+        for earlier in range(turn):
+            prompt += draw("generated", self.generated, earlier) + draw("between", self.between, earlier)
+        return Size(prompt, draw("generated", self.generated, turn), self.filler)
 
 
 class Answer(_Part):
@@ -161,7 +200,7 @@ class Rule(Answer):
     @classmethod
     def _latency(cls, value: str | float | None) -> str | float | None:
         if value is not None:
-            parse_latency(value)
+            parse_distribution(value)
         return value
 
     def answer(self, turn: int) -> Answer:
@@ -170,7 +209,7 @@ class Rule(Answer):
 
     def delay(self, usual: Callable[[float], float]) -> Callable[[float], float]:
         """The rule's own latency, or the usual one."""
-        return usual if self.latency is None else parse_latency(self.latency)
+        return usual if self.latency is None else parse_distribution(self.latency)
 
 
 def fill_in(text: str, values: dict[str, str]) -> str:

@@ -17,7 +17,7 @@ import yaml
 from gymapi.v1.responses_pb2 import Response, ResponseCreateParams
 from gymd.errors import GymdError, error
 from gymd.sdk import ModelCall, ModelServer, ServerConfig
-from gymservers.models.scripted_model.chance import parse_latency, share
+from gymservers.models.scripted_model.chance import parse_distribution, share
 from gymservers.models.scripted_model.request import Request, read_request
 from gymservers.models.scripted_model.script import Answer, Rule, Tokens
 from gymservers.models.scripted_model.templates import build_response, name_response
@@ -53,7 +53,7 @@ class ScriptedModelConfig(ServerConfig):
     @pydantic.field_validator("latency")
     @classmethod
     def _latency(cls, value: str | float) -> str | float:
-        parse_latency(value)
+        parse_distribution(value)
         return value
 
 
@@ -74,7 +74,7 @@ class ScriptedModel(ModelServer):
             else:
                 self._function = loaded
         self._settings = config
-        usual = parse_latency(config.latency)
+        usual = parse_distribution(config.latency)
         rules = config.rules if config.rules is not None else [Rule.model_validate(r) for r in _DEFAULT_RULES]
         self._rules = [_Prepared(number, rule, rule.delay(usual)) for number, rule in enumerate(rules)]
         self._usual = usual
@@ -106,24 +106,32 @@ class ScriptedModel(ModelServer):
             answer = rule.rule.answer(request.turn)
             if answer.error is not None or answer.hang:
                 await _fail(answer)
-            return name_response(self._response(rule, answer, request, wanted, groups), who, request.turn)
+            made = self._response(rule, answer, request, who, wanted, groups)
+            return name_response(made, who, request.turn)
         text = f"no rule of the script applies to turn {request.turn}; end it with a rule without `when`"
         raise error("INVALID_REQUEST", text, turn=request.turn)
 
     def _response(
-        self, rule: _Prepared, answer: Answer, request: Request, wanted: bool, groups: Sequence[Any]
+        self,
+        rule: _Prepared,
+        answer: Answer,
+        request: Request,
+        who: object,
+        wanted: bool,
+        groups: Sequence[Any],
     ) -> Response:
         """The prepared response, or a new one where it depends on the call."""
         tokens = answer.tokens or self._settings.tokens
-        if rule.filled_in:
-            return build_response(answer, request, tokens, wanted, groups)
+        size = tokens.size(self._settings.seed, who, request.turn)
+        if rule.filled_in or not tokens.fixed:
+            return build_response(answer, request, size, wanted, groups)
         key: Any = (rule.number, request.turn, wanted)
         if rule.made_up:
             # Prepared responses hold names and arguments that follow from the tools.
             key = (*key, *((tool.name, tool.parameters_json) for tool in request.tools))
         response = self._templates.get(key)
         if response is None:
-            response = build_response(answer, request, tokens, wanted, groups)
+            response = build_response(answer, request, size, wanted, groups)
             if len(self._templates) < _MAX_TEMPLATES:
                 self._templates[key] = response
         return response
@@ -144,7 +152,8 @@ class ScriptedModel(ModelServer):
             raise _script_error(self._settings.script, f"{_PYTHON_FUNCTION}() returned: {problem}") from None
         if answer.error is not None or answer.hang:
             await _fail(answer)
-        made = build_response(answer, request, answer.tokens or self._settings.tokens, wanted, ())
+        size = (answer.tokens or self._settings.tokens).size(self._settings.seed, who, request.turn)
+        made = build_response(answer, request, size, wanted, ())
         return name_response(made, who, request.turn)
 
 

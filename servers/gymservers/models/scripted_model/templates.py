@@ -11,7 +11,7 @@ from gymapi.v1.responses_pb2 import FunctionTool, Item, Response
 from gymd.convert import response_from_json, usage_from_json
 from gymd.errors import error
 from gymservers.models.scripted_model.request import Request
-from gymservers.models.scripted_model.script import Answer, Call, Tokens, fill_in, fill_values
+from gymservers.models.scripted_model.script import Answer, Call, Size, fill_in, fill_values
 from gymservers.models.scripted_model.synth import synthesise
 
 __all__ = ["build_response", "name_response"]
@@ -23,10 +23,11 @@ _STEP = 2_654_435_761
 _VOCABULARY = 50_000
 _FIRST_ID = 100
 _LOGPROB = -0.5
+_FILLER = " etc"
 
 
 def build_response(
-    answer: Answer, request: Request, tokens: Tokens, with_tokens: bool, groups: Sequence[Any]
+    answer: Answer, request: Request, size: Size, with_tokens: bool, groups: Sequence[Any]
 ) -> Response:
     """The response for an answer; `groups` are those of the rule's regular expression."""
     if answer.response is not None:
@@ -38,34 +39,34 @@ def build_response(
         created_at=_CREATED_AT,
         model=MODEL,
         status="incomplete" if answer.incomplete else "completed",
-        output=_items(answer, request, values),
+        output=_items(answer, request, values, size),
         parallel_tool_calls=True,
         tool_choice={"mode": "auto"},
     )
     if answer.incomplete:
         response.incomplete_details.reason = answer.incomplete
-    prompt = tokens.prompt + turn * (tokens.generated + tokens.between)
+    prompt, generated = size.prompt, size.generated
     if answer.usage is not None:
         response.usage.CopyFrom(usage_from_json(answer.usage))
     else:
         usage = response.usage
-        usage.input_tokens, usage.output_tokens = prompt, tokens.generated
-        usage.total_tokens = prompt + tokens.generated
+        usage.input_tokens, usage.output_tokens = prompt, generated
+        usage.total_tokens = prompt + generated
         usage.input_tokens_details.cached_tokens = 0
         usage.output_tokens_details.reasoning_tokens = 0
     if with_tokens and response.output:
         trace = response.output[-1].token_trace
-        ids = [_FIRST_ID + number * _STEP % _VOCABULARY for number in range(prompt + tokens.generated)]
+        ids = [_FIRST_ID + number * _STEP % _VOCABULARY for number in range(prompt + generated)]
         trace.prompt_token_ids.extend(ids[:prompt])
         trace.generation_token_ids.extend(ids[prompt:])
-        trace.generation_logprobs.extend([_LOGPROB] * tokens.generated)
+        trace.generation_logprobs.extend([_LOGPROB] * generated)
     return response
 
 
 def name_response(prepared: Response, who: object, turn: int) -> Response:
     """A copy with ids that follow from rollout and turn: the same for the same call, and for no other."""
     response = Response()
-    response.CopyFrom(prepared)
+    response.MergeFrom(prepared)  # not CopyFrom, which copies token ids one by one
     name = f"{who}_{turn}"
     response.id = f"resp_{name}"
     for number, item in enumerate(response.output):
@@ -80,13 +81,16 @@ def name_response(prepared: Response, who: object, turn: int) -> Response:
     return response
 
 
-def _items(answer: Answer, request: Request, values: dict[str, str]) -> list[Item]:
+def _items(answer: Answer, request: Request, values: dict[str, str], size: Size) -> list[Item]:
     items = []
     if answer.reasoning is not None:
         summary = [{"summary_text": {"text": fill_in(answer.reasoning, values)}}]
         items.append(Item(reasoning={"summary": summary}))
     if answer.text is not None:
-        parts = {"parts": [{"output_text": {"text": fill_in(answer.text, values)}}]}
+        text = fill_in(answer.text, values)
+        if size.filler:
+            text += (_FILLER * size.generated)[: max(0, 4 * size.generated - len(text))]
+        parts = {"parts": [{"output_text": {"text": text}}]}
         message = {"role": "assistant", "status": "completed", "content_parts": parts}
         items.append(Item(message=message))
     for call in answer.all_calls:

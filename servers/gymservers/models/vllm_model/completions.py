@@ -1,29 +1,27 @@
-"""The raw form of POST /completions: a prompt without chat template, for base models."""
+"""POST /completions: with a raw prompt, for base models, or with a prompt of ids."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from gymapi.v1.responses_pb2 import ResponseCreateParams
-from gymd.convert import ChatOptions, ConvertError, chat_from_params
+from gymd.convert import ChatOptions, ConvertError, PackedLogprobs, chat_from_params, pack_logprobs
 
-__all__ = ["chat_of_completion", "completion_body", "tokenize_body"]
+__all__ = ["chat_of_completion", "completion_body", "token_body", "tokenize_body"]
 
-# Request fields of the completions API that a chat body holds under the same name.
-_SAME = frozenset(
+_CHAT_ONLY = frozenset(
     {
-        "max_tokens",
-        "temperature",
-        "top_p",
-        "user",
-        "seed",
-        "stop",
-        "n",
-        "return_tokens_as_token_ids",
-        "return_token_ids",
+        "messages",
+        "model",
+        "logprobs",
+        "top_logprobs",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "reasoning_effort",
+        "chat_template_kwargs",
     }
 )
-_CHAT_ONLY = frozenset({"messages", "model", "logprobs", "top_logprobs", "chat_template_kwargs"})
 # What a bare prompt cannot carry.
 _REFUSED = ("tools", "response_format", "reasoning_effort")
 
@@ -39,14 +37,25 @@ def completion_body(params: ResponseCreateParams, options: ChatOptions) -> dict[
             raise ConvertError(
                 "the raw completions API cannot carry it; set use_completions_api to false", key
             )
-    body: dict[str, Any] = {"prompt": _prompt(chat["messages"])}
-    if options.return_token_id_information:
-        body["logprobs"] = 0
-    elif chat.get("logprobs"):
-        body["logprobs"] = chat.get("top_logprobs", 0)
-    # Fields that the contract does not know (top_k, min_p, guided_...) pass; the two APIs share them.
-    body.update((key, value) for key, value in chat.items() if key in _SAME or key not in _CHAT_ONLY)
+    return {"prompt": _prompt(chat["messages"]), **_fields(chat)}
+
+
+def token_body(chat: dict[str, Any], prompt: list[int]) -> dict[str, Any]:
+    """The body of POST /completions for a chat request whose prompt is given as ids."""
+    body = {"prompt": prompt, **_fields(chat)}
+    # What the model writes is taken apart here, and the marks of its parts are special tokens of some models.
+    body.setdefault("skip_special_tokens", False)
+    body.setdefault("spaces_between_special_tokens", False)
     return body
+
+
+def _fields(chat: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a chat request that the completions API has too."""
+    # Fields that the contract does not know (top_k, min_p, guided_...) pass; the two APIs share them.
+    fields = {key: value for key, value in chat.items() if key not in _CHAT_ONLY}
+    if chat.get("logprobs"):
+        fields["logprobs"] = chat.get("top_logprobs", 0)
+    return fields
 
 
 def tokenize_body(body: dict[str, Any]) -> dict[str, Any]:
@@ -100,11 +109,11 @@ def _text(content: Any) -> str:
     return "".join(texts)
 
 
-def _chat_logprobs(logprobs: Any) -> dict[str, Any] | None:
-    """Logprobs in the form of the chat API."""
+def _chat_logprobs(logprobs: Any) -> PackedLogprobs | None:
+    """Logprobs as the conversion from chat takes them."""
     if not isinstance(logprobs, dict):
         return None
     tokens, values = logprobs.get("tokens"), logprobs.get("token_logprobs")
     if not isinstance(tokens, list) or not isinstance(values, list) or len(tokens) != len(values):
         raise ConvertError("expected tokens and token_logprobs of equal length", "choices[0].logprobs")
-    return {"content": [{"token": t, "logprob": p} for t, p in zip(tokens, values, strict=True)]}
+    return pack_logprobs(tokens, values, "choices[0].logprobs")

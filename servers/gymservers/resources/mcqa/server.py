@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,14 +9,12 @@ import pydantic
 
 from gymapi.v1.resources_service_pb2 import ScoredRollout
 from gymd.sdk import ResourcesServer, Reward, ServerConfig
+from gymd.sdk.metrics import important_metrics, pass_and_majority
 from gymservers.resources.mcqa.grading import GRADERS, GradingMode, RowMode, answer_markdown, strict_boxed
-from gymservers.resources.mcqa.metrics import pass_and_majority
 from gymservers.resources.mcqa.options import Options
 from gymservers.resources.mcqa.template import chosen_by_template
 
 __all__ = ["MultipleChoice"]
-
-_PASS = re.compile(r"pass@(\d+)/accuracy")
 
 
 class MultipleChoiceConfig(ServerConfig):
@@ -78,13 +75,4 @@ class MultipleChoice(ResourcesServer):
 
     def key_metrics(self, metrics: dict[str, Any]) -> list[str]:
         """The mean reward, and the others for one rollout and for the most."""
-        most = max((int(found[1]) for name in metrics if (found := _PASS.fullmatch(name))), default=1)
-        wanted = [
-            "mean_reward",
-            "pass@1/accuracy",
-            f"pass@1[avg-of-{most}]/accuracy",
-            f"majority@{most}/accuracy",
-            f"pass@1[avg-of-{most}]/no_answer",
-            f"pass@{most}/no_answer",
-        ]
-        return [name for name in dict.fromkeys(wanted) if name in metrics]
+        return important_metrics(metrics)

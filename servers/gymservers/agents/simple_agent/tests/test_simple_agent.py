@@ -124,6 +124,13 @@ async def test_max_steps_runs_the_tools_of_the_last_step() -> None:
     assert rollout.reward.HasField("value")
 
 
+async def test_calls_may_be_the_answer_itself() -> None:
+    rollout, _ = await run([make_response(*steps("a"))], execute_tool_calls=False)
+    assert ended(rollout) == ("COMPLETED", "tool_calls")
+    assert (rollout.model_call_count, rollout.tool_call_count) == (1, 0)
+    assert rollout.reward.HasField("value")
+
+
 @pytest.mark.parametrize("config", [{}, {"max_steps": None}])
 async def test_the_loop_is_bounded_by_default(config: dict[str, Any]) -> None:
     numbers = itertools.count()
@@ -252,6 +259,7 @@ async def test_a_prompt_that_does_not_continue_is_a_new_root() -> None:
         [1, 2, 9, 9, 6, 7],
     )
     assert (third.drift, third.parent, list(third.token_ids)) == (Drift.DRIFT_CLEAN, 1, [8, 10])
+    assert [one.shared_token_count for one in rollout.trajectory.segments] == [0, 2, 0]
 
 
 async def test_without_token_ids_there_is_no_trajectory() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from gymapi.v1.model_service_pb2 import CreateResponseRequest
 from gymapi.v1.responses_pb2 import Response
@@ -24,6 +25,9 @@ from gymservers.models.local_model.weights import ensure_weights
 pytestmark = pytest.mark.skipif(
     bool(os.environ.get("GYMD_TESTS_OFFLINE")), reason="GYMD_TESTS_OFFLINE: the model cannot be fetched"
 )
+
+shared = pytest.mark.asyncio(loop_scope="module")
+"""For tests that use the one server; it lives on the module's event loop."""
 
 TOOL = {
     "type": "function",
@@ -42,8 +46,9 @@ def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return asyncio.run(ensure_weights(folder, logging.getLogger("test")))
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(model_path: Path) -> AsyncIterator[RunningServer]:
+    """One server for several tests: it loads the model once."""
     config = {"model_path": str(model_path), "context_size": 512, "parallel": 2, "temperature": 0}
     async with start_server(LocalModel, config) as running:
         yield running
@@ -58,6 +63,7 @@ async def test_conformance(model_path: Path) -> None:
     await check_model_server(LocalModel, config, {"input": "Hi.", "max_output_tokens": 4}, calls=6)
 
 
+@shared
 async def test_answers_in_text(server: RunningServer) -> None:
     response = await server.respond({"input": "Say hello.", "max_output_tokens": 12})
     assert text(response)
@@ -66,6 +72,7 @@ async def test_answers_in_text(server: RunningServer) -> None:
     assert not response.output[-1].HasField("token_trace")
 
 
+@shared
 async def test_calls_the_tool_and_then_answers(server: RunningServer) -> None:
     params: dict[str, Any] = {"input": [USER], "tools": [TOOL]}
     first = await server.respond(params, return_tokens=True)
@@ -87,6 +94,7 @@ async def test_calls_the_tool_and_then_answers(server: RunningServer) -> None:
         assert all(value <= 0 for value in trace.generation_logprobs)
 
 
+@shared
 async def test_tool_choice(server: RunningServer) -> None:
     other = {**TOOL, "name": "send_mail", "description": "Send a mail."}
     named = {
@@ -102,6 +110,7 @@ async def test_tool_choice(server: RunningServer) -> None:
         await server.respond(unknown)
 
 
+@shared
 async def test_odd_schemas_still_give_calls(server: RunningServer) -> None:
     async def call(schema: Any) -> None:
         tool = {**TOOL, "name": "odd", "parameters": schema, "strict": False}
@@ -123,6 +132,7 @@ async def test_odd_schemas_still_give_calls(server: RunningServer) -> None:
     assert (await server.respond(params)).output[0].WhichOneof("kind") in ("function_call", "message")
 
 
+@shared
 async def test_json_schema_format(server: RunningServer) -> None:
     schema = {"type": "object", "properties": {"age": {"type": "integer"}, "ok": {"type": "boolean"}}}
     schema["required"] = ["age", "ok"]
@@ -133,23 +143,27 @@ async def test_json_schema_format(server: RunningServer) -> None:
     assert isinstance(value["ok"], bool)
 
 
+@shared
 async def test_more_calls_than_slots(server: RunningServer) -> None:
     ask = {"input": "Count.", "max_output_tokens": 4}
     responses = await asyncio.gather(*(server.respond(ask) for _ in range(8)))
     assert all(response.usage.output_tokens <= 4 for response in responses)
 
 
+@shared
 async def test_context_overflow_is_an_incomplete_response(server: RunningServer) -> None:
     response = await server.respond("word " * 2000)
     assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
 
 
+@shared
 async def test_images_are_refused(server: RunningServer) -> None:
     part = {"type": "input_image", "image_url": "http://x/y.png", "detail": "auto"}
     with pytest.raises(GymdError, match="reads text only"):
         await server.respond({"input": [{"role": "user", "content": [part]}]})
 
 
+@shared
 async def test_deadline_and_cancel_free_the_slot(server: RunningServer) -> None:
     params = make_params({"input": "Tell a long story.", "max_output_tokens": 480})
     request = CreateResponseRequest(params=params)

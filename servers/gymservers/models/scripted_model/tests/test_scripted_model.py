@@ -13,7 +13,7 @@ from gymd.errors import GymdError
 from gymd.mesh import CallContext
 from gymd.sdk import ModelCall
 from gymd.sdk.testing import check_model_server, make_params, no_tasks_left, start_server
-from gymservers.models.scripted_model.chance import parse_latency, share
+from gymservers.models.scripted_model.chance import parse_distribution, share
 from gymservers.models.scripted_model.server import ScriptedModel
 from gymservers.models.scripted_model.synth import synthesise
 
@@ -196,6 +196,8 @@ async def test_bad_scripts_are_told_at_the_start(
         {"rules": [{"error": "NO_SUCH_REASON"}]},
         {"rules": [{"when": {"match": "("}, "text": "a"}]},
         {"rules": [{"latency": "uniform:1", "text": "a"}]},
+        {"tokens": {"generated": "some"}},
+        {"tokens": {"prompt": -1}},
     ],
 )
 def test_bad_rules_are_told(block: dict[str, Any]) -> None:
@@ -233,11 +235,33 @@ async def test_prepared_responses_are_named_by_rollout_and_turn() -> None:
     [("2", 2, 2, 2), ("uniform:1:3", 1, 3, 2), ("exponential:1", 0, 99, 0.69), ("lognormal:2:0.5", 0, 99, 2)],
 )
 def test_latency_forms(form: str, low: float, high: float, middle: float) -> None:
-    delay = parse_latency(form)
+    delay = parse_distribution(form)
     drawn = [delay(share(0, number)) for number in range(500)]
     assert min(drawn) >= low
     assert max(drawn) <= high
     assert delay(0.5) == pytest.approx(middle, abs=0.01)
+
+
+async def test_lengths_from_distributions_belong_to_rollout_and_turn() -> None:
+    tokens = {"prompt": "uniform:10:20", "generated": "lognormal:50:1", "between": 5, "filler": True}
+    config = {"tokens": tokens, "rules": [{"text": "Hi."}], "return_token_id_information": True, "seed": 3}
+    turns = [USER], [USER, CALL, OUTPUT]
+    async with start_server(ScriptedModel, config) as server:
+        found = {
+            name: [await server.respond({"input": turn}, rollout_id=name) for turn in turns]
+            for name in "abca"
+        }
+        again = [await server.respond({"input": turn}, rollout_id="a") for turn in turns]
+    assert again == found["a"]
+    assert len({pair[0].usage.output_tokens for pair in found.values()}) == 3
+    for first, second in found.values():
+        one, two = first.output[-1].token_trace, second.output[-1].token_trace
+        assert 10 <= len(one.prompt_token_ids) <= 20
+        assert len(one.generation_token_ids) == first.usage.output_tokens
+        assert second.usage.input_tokens == first.usage.total_tokens + 5
+        whole = [*one.prompt_token_ids, *one.generation_token_ids]
+        assert list(two.prompt_token_ids)[: len(whole)] == whole
+        assert len(text(first)) == 4 * first.usage.output_tokens
 
 
 @pytest.mark.parametrize(

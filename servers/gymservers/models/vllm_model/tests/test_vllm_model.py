@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import orjson
 import pydantic
 import pytest
 
@@ -134,6 +135,25 @@ async def test_tokens_beside_the_choices(backend: Backend) -> None:
     assert len(response.output) == 2
 
 
+@pytest.mark.parametrize("blank", [b"", b" "])
+async def test_tokens_of_a_long_answer(backend: Backend, blank: bytes) -> None:
+    """The same from vLLM's own form, which is not parsed object by object, and from any other."""
+    ids = [number * 37 % 90_000 for number in range(3000)]
+    entries = [
+        {"token": f"token_id:{number}", "logprob": -number / 1024, "bytes": [32], "top_logprobs": []}
+        for number in ids
+    ]
+    choice = {"token_ids": ids, "logprobs": {"content": entries}}
+    chat = chat_message("a", choice=choice, top={"prompt_token_ids": [1, 2]})
+    backend.plan(Answer(body=orjson.dumps(chat).replace(b'"bytes":', b'"bytes":' + blank)))
+    async with start_server(VLLMModel, config(backend.url, return_token_id_information=True)) as server:
+        response = await server.respond("hi")
+    found = response.output[-1].token_trace
+    assert found.generation_token_ids == ids
+    assert list(found.generation_logprobs) == [-number / 1024 for number in ids]
+    assert found.prompt_token_ids == [1, 2]
+
+
 async def test_tokens_in_the_logprobs_with_a_call_of_tokenize(backend: Backend) -> None:
     backend.plan(
         Answer(json=chat_message("a", choice={"logprobs": LOGPROBS})), Answer(json={"tokens": [1, 2]})
@@ -189,10 +209,13 @@ async def test_side_channels_and_overrides(backend: Backend) -> None:
 
 
 async def test_sampling_overrides_replace_those_of_the_task(backend: Backend) -> None:
-    _, body = await ask(
-        backend, chat_message(), {"input": "hi", "temperature": 0.2}, sampling_overrides={"temperature": 1.0}
-    )
-    assert body["temperature"] == 1.0
+    overrides = {"temperature": 1.0, "top_p": None}
+    params = {"input": "hi", "temperature": 0.2, "top_p": 0.5}
+    response, body = await ask(backend, chat_message(), params, sampling_overrides=overrides)
+    assert (body["temperature"], body["top_p"]) == (1.0, None)
+    # What the response says is noted with the token ids, so it says how they were sampled.
+    assert response.temperature == 1.0
+    assert not response.HasField("top_p")
 
 
 async def test_context_overflow_is_an_incomplete_response(backend: Backend) -> None:

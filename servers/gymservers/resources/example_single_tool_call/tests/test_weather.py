@@ -6,7 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from gymd.sdk.testing import Attempt, Transport, check_resources_server, make_task, start_server
+from gymapi.v1.responses_pb2 import Response
+from gymapi.v1.rollout_pb2 import OUTCOME_COMPLETED, OUTCOME_TRUNCATED_TURNS
+from gymd.sdk.testing import (
+    Attempt,
+    Transport,
+    check_resources_server,
+    function_call,
+    make_response,
+    make_task,
+    message,
+    reasoning,
+    start_server,
+)
 from gymservers.resources.example_single_tool_call import server as module
 from gymservers.resources.example_single_tool_call.server import Weather
 
@@ -26,6 +38,33 @@ async def test_tool_and_reward() -> None:
         assert (await session.call("get_weather", town="x")).is_error
         assert (await session.verify("anything")).value == 1.0
         assert (await server.verify({}, "")).value == 1.0
+
+
+RESPONSES = [
+    Response(),
+    make_response(""),
+    make_response(" \n "),
+    make_response("It is warm."),
+    make_response("It is cold in Oslo."),
+    make_response("x" * 100_000),
+    make_response("\x00\ud7ff\U0010ffff"),
+    make_response("<think>"),
+    make_response(reasoning("Hm.")),
+    make_response(message("One."), message("Two.")),
+    make_response(function_call("get_weather", {"city": "Oslo"})),
+    make_response(function_call("get_weather", "{not json")),
+    make_response(function_call("no_such_tool", {})),
+    make_response(reasoning("Hm."), function_call("get_weather", {}), message("Cold.")),
+    make_response(*(function_call("get_weather", {"city": "Oslo"}) for _ in range(200))),
+]
+
+
+async def test_every_answer_is_worth_the_same() -> None:
+    async with start_server(Weather) as server:
+        for response in RESPONSES:
+            assert (await server.verify({}, response=response)).value == 1.0
+        for outcome in (OUTCOME_COMPLETED, OUTCOME_TRUNCATED_TURNS):
+            assert (await server.verify({"any": [None]}, "?", outcome=outcome)).value == 1.0
 
 
 @pytest.mark.parametrize("transport", ["link", "plain", "in-process"])

@@ -19,7 +19,6 @@ from gymd.sdk.testing import (
     reasoning,
     start_server,
 )
-from gymservers.resources.mcqa.pattern_cost import CHEAP_STEPS, is_cheap
 from gymservers.resources.mcqa.server import MultipleChoice
 
 HERE = Path(__file__).resolve().parent
@@ -193,49 +192,6 @@ async def test_a_pattern_that_runs_for_ever_is_killed_and_nothing_else_waits(ser
     assert await graded(server, r"\boxed{B}") == (1.0, "B")
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        r"Option Selected:\s*([A-Za-z])",
-        r"Answer\s*:\s*(?!Answer)\s*([A-Za-z])",
-        r"Answer: (.+)",
-        r"(?i)[*_]{0,2}Answer[*_]{0,2}\s*:[\s*_]{0,2}\s*([A-Z])(?![a-zA-Z0-9])",
-        r"\\boxed\{\s*([A-Z])\s*\}",
-        r"<answer>\s*([A-D])\s*</answer>",
-    ],
-)
-def test_usual_patterns_run_in_place(pattern: str) -> None:
-    assert is_cheap(pattern, "Let me think.\n\n" + "First, the options. " * 100 + "\nAnswer: B")
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "(a+)+b",
-        r"(\w+\s?)*$",
-        "(a|a)*b",
-        "(?s).*.*.*x",
-        r"(.)\1",
-        "(?P<x>.)(?P=x)",
-        "a?" * 30 + "a" * 30,
-        "(a|a)" * 30 + "b",
-        "(?:(?:a{1,9}){1,9}){1,9}b",
-        r"[^x]*[^x]*[^x]*x",
-        "x" * 2_000,
-        "([",
-        "a)*",
-    ],
-)
-def test_patterns_without_a_bound_run_apart(pattern: str) -> None:
-    assert not is_cheap(pattern, "a " * 1_000)
-
-
-def test_white_space_counts_by_its_longest_run() -> None:
-    pattern = r"Answer\s*:\s*(?!Answer)\s*([A-Za-z])"
-    assert is_cheap(pattern, "Answer: B" + " x" * 2_000)
-    assert not is_cheap(pattern, "Answer:" + " " * round(CHEAP_STEPS ** (1 / 3)) + "1")
-
-
 def scored(task: str, index: int, value: float | None, letter: str | None = None) -> ScoredRollout:
     rollout = ScoredRollout(task_id=task, index=index)
     if value is not None:
@@ -277,6 +233,7 @@ async def test_metrics(server: RunningServer) -> None:
         "pass@1/accuracy",
         "pass@1[avg-of-3]/accuracy",
         "majority@3/accuracy",
+        "pass@3/accuracy",
         "pass@1[avg-of-3]/no_answer",
         "pass@3/no_answer",
     ]

@@ -1,0 +1,1 @@
+"""code_gen: programs that must pass tests, run in a sandbox."""

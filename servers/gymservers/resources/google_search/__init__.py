@@ -1,0 +1,1 @@
+"""google_search: questions to be answered with a search engine and a browser."""

@@ -1,0 +1,1 @@
+"""instruction_following: does an answer follow instructions that can be checked by rules?"""

@@ -1,0 +1,1 @@
+"""Sentences, words, languages and parts of speech, without a corpus to download."""

@@ -1,0 +1,1 @@
+"""math_advanced_calculations: sums for calculators that do not do what their names say."""

@@ -1,0 +1,4 @@
+from gymd.sdk import serve
+from gymservers.resources.math_with_judge.server import MathWithJudge
+
+serve(MathWithJudge)

@@ -1,0 +1,1 @@
+"""swe: repair a repository in a container; SWE-bench's own rule decides."""
