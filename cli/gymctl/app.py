@@ -9,7 +9,19 @@ from collections.abc import Sequence
 
 import click
 
-from gymctl import ask, completion, config, lifecycle, quickstart, rollouts, servers, version
+from gymctl import (
+    ask,
+    bench,
+    completion,
+    config,
+    data,
+    env,
+    lifecycle,
+    quickstart,
+    rollouts,
+    servers,
+    version,
+)
 from gymctl.errors import CliError, explain
 from gymctl.options import Group, Settings
 
@@ -44,6 +56,9 @@ for _command in (
     lifecycle.status,
     servers.servers,
     rollouts.rollouts,
+    data.data,
+    env.env,
+    bench.bench,
     ask.ask,
     config.config,
     completion.completion,

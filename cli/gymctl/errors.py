@@ -18,6 +18,7 @@ _HINTS: Mapping[str, str] = {
     "UPSTREAM_AUTH": "Check the API key in env.yaml or the environment.",
     "UPSTREAM_NOT_FOUND": "Check the base URL and the model name in the configuration.",
     "UPSTREAM_UNAVAILABLE": "Check that the model endpoint runs and that its base URL is right.",
+    "JUDGE_FAILED": "Look at the judge and its prompt; then score again: gymctl rollouts reverify",
     "STORAGE_FULL": "Make room on the disk; what was written is kept.",
 }
 

@@ -180,7 +180,8 @@ def _running(settings: Settings) -> tuple[str, int, list[str]] | None:
 @common
 @click.pass_obj
 def status(settings: Settings) -> int:
-    """Show the daemon and its servers. Exits with 1 if none runs or a server is not ready.
+    """Show the daemon and its servers. Exits with 1 if none runs, it drains, something keeps it from
+    working as it should, or a server is not ready.
 
     \b
     Example:
@@ -199,6 +200,7 @@ def status(settings: Settings) -> int:
             "start_time": facts.start_time.ToJsonString(),
             "draining": facts.draining,
             "default_agent": facts.default_agent or None,
+            "condition": facts.condition or None,
         }
         show_json({"daemon": daemon, "servers": servers, "sessions": sessions})
     else:
@@ -207,6 +209,8 @@ def status(settings: Settings) -> int:
         state = "draining" if facts.draining else "ready"
         up_for = age(facts.start_time.ToJsonString())
         click.echo(f"gymd {facts.version} at {facts.address}, pid {facts.pid}, {state}, up for {up_for}")
+        if facts.condition:
+            click.echo(f"condition: {facts.condition}")
         if facts.default_agent:
             click.echo(f"default agent: {facts.default_agent}")
         for one in sessions:
@@ -214,7 +218,8 @@ def status(settings: Settings) -> int:
             click.echo(f"session of {one['client_name'] or 'a client without a name'}: {counts}")
         click.echo()
         _show_servers(listed)
-    return 0 if not facts.draining and all(one["state"] == "ready" for one in servers) else 1
+    healthy = not facts.draining and not facts.condition
+    return 0 if healthy and all(one["state"] == "ready" for one in servers) else 1
 
 
 async def _ask_status(client: RolloutClient) -> tuple[ListServersResponse, list[dict[str, Any]]]:

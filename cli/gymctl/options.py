@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -19,8 +20,12 @@ __all__ = [
     "Group",
     "Settings",
     "address_option",
+    "check_overrides",
     "common",
+    "config_option",
     "daemon_address",
+    "file_option",
+    "overrides_argument",
     "with_client",
 ]
 
@@ -103,6 +108,35 @@ def address_option(command: Command) -> Command:
             "or the usual one, whatever a configuration file says]"
         ),
     )(command)
+
+
+def config_option(help_text: str, *, required: bool = False) -> Callable[[Command], Command]:
+    """Gives a command -c, which may come again and again, as `configs`."""
+    return click.option(
+        "-c", "--config", "configs", multiple=True, required=required, metavar="FILE", help=help_text
+    )
+
+
+def file_option(*names: str, help_text: str, required: bool = False) -> Callable[[Command], Command]:
+    """Gives a command an option that takes a file, as a Path."""
+    kind = click.Path(dir_okay=False, path_type=Path)
+    return click.option(*names, metavar="FILE", type=kind, required=required, help=help_text)
+
+
+def overrides_argument(command: Command) -> Command:
+    """Gives a command settings at its end, as `overrides`; see `check_overrides`."""
+    return click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")(command)
+
+
+def check_overrides(overrides: Sequence[str]) -> None:
+    """Makes sure that what is left on the command line are settings.
+
+    Raises:
+        click.UsageError: one is none, such as a file name.
+    """
+    for setting in overrides:
+        if "=" not in setting and not setting.startswith("~"):
+            raise click.UsageError(f"{setting!r} is not KEY=VALUE. For a file write --config {setting}")
 
 
 def daemon_address(settings: Settings) -> str:

@@ -23,6 +23,7 @@ Column = str | tuple[str, str]
 """A heading, or a heading and `right`, `left` or `fold` (wraps instead of being cut)."""
 
 _STATE_STYLES = {
+    "ok": "green",
     "ready": "green",
     "starting": "yellow",
     "draining": "yellow",

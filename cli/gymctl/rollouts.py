@@ -7,7 +7,10 @@ from pathlib import Path
 import click
 
 from gymctl.errors import CliError
-from gymctl.options import Group, Settings, address_option, common
+from gymctl.export.command import export
+from gymctl.options import Group, Settings, address_option, check_overrides, common, overrides_argument
+from gymctl.rollouts_scores import add_to
+from gymctl.rollouts_view import view
 
 __all__ = ["rollouts"]
 
@@ -58,6 +61,7 @@ def rollouts() -> None:
     metavar="FILE",
     help="If no daemon runs, start one with this configuration for the duration. Repeatable.",
 )
+@overrides_argument
 @address_option
 @common
 @click.pass_obj
@@ -75,6 +79,7 @@ def collect(
     return_tokens: bool,
     keep_going: bool,
     configs: tuple[str, ...],
+    overrides: tuple[str, ...],
 ) -> int:
     """Run every task of a JSONL file and write the scored rollouts.
 
@@ -82,7 +87,8 @@ def collect(
     are written as rollouts complete. Ctrl-C keeps what is done; --resume continues there. Rollouts without a
     result go to a file of their own. At the end the environments add their own metrics, such as majority@k,
     if there are at most 100,000 scored rollouts. Exits with 0 if every rollout is in the output, else with 1.
-    With -o json, one JSON document with counts and metrics is printed at the end.
+    With -o json, one JSON document with counts and metrics is printed at the end. KEY=VALUE changes a setting
+    of the configuration given with --config.
 
     \b
     Examples:
@@ -90,7 +96,11 @@ def collect(
       gymctl rollouts collect --input tasks.jsonl --output rollouts.jsonl --repeats 8 --param temperature=0.7
       gymctl rollouts collect --input tasks.jsonl --output rollouts.jsonl --resume
       head -5 tasks.jsonl | gymctl rollouts collect --input - --output five.jsonl --config servers.yaml
+      gymctl rollouts collect --input tasks.jsonl --output out.jsonl --config mcqa.yaml gymd.pool_hosts=2
     """
+    check_overrides(overrides)
+    if overrides and not configs:
+        raise click.UsageError(f"{overrides[0]} is a setting of a configuration: name it with --config")
     if resume and overwrite:
         raise click.UsageError("--resume and --overwrite exclude each other.")
     if source != "-" and not Path(source).is_file():
@@ -113,4 +123,10 @@ def collect(
         return_tokens=return_tokens,
         keep_going=keep_going,
     )
-    return collect_command(settings, plan, source=source, target=target, resume=resume, configs=configs)
+    mesh = (configs, overrides)
+    return collect_command(settings, plan, source=source, target=target, resume=resume, mesh=mesh)
+
+
+rollouts.add_command(view)
+add_to(rollouts)
+rollouts.add_command(export)

@@ -34,7 +34,7 @@ from gymctl.output import Column, console, make_table, note, seconds, show_json
 from gymd.client import RolloutClient
 from gymd.errors import GymdError
 
-__all__ = ["collect_command", "collect_rows"]
+__all__ = ["address_for", "collect_command", "collect_rows"]
 
 
 @dataclass
@@ -49,12 +49,22 @@ class _Run:
 
 
 def collect_command(
-    settings: Settings, plan: Plan, *, source: str, target: Path, resume: bool, configs: tuple[str, ...]
+    settings: Settings,
+    plan: Plan,
+    *,
+    source: str,
+    target: Path,
+    resume: bool,
+    mesh: tuple[tuple[str, ...], tuple[str, ...]],
 ) -> int:
-    """Runs the command; returns its exit code."""
+    """Runs the command; returns its exit code.
+
+    Args:
+        mesh: the configuration and settings of the daemon to start if none runs.
+    """
     with ExitStack() as stack:
         rows = stack.enter_context(closing(_open(source)))
-        address = _address(settings, configs, stack)
+        address = address_for(settings, mesh[0], stack, mesh[1])
         run = _Run(plan, Paths(target), rows, resume)
         tally, stopped_by = asyncio.run(_collect(run, address))
         return _finish(run, address, tally, stopped_by, settings.output_format)
@@ -78,7 +88,9 @@ def _open(source: str) -> Source:
     return Source(source)
 
 
-def _address(settings: Settings, configs: tuple[str, ...], stack: ExitStack) -> str:
+def address_for(
+    settings: Settings, configs: tuple[str, ...], stack: ExitStack, overrides: tuple[str, ...] = ()
+) -> str:
     """The daemon's address; starts one for the duration if none runs and a configuration is given."""
     import os
 
@@ -92,7 +104,7 @@ def _address(settings: Settings, configs: tuple[str, ...], stack: ExitStack) -> 
         return found.address
     from gymctl.launch import running_daemon
 
-    return stack.enter_context(running_daemon(configs))
+    return stack.enter_context(running_daemon(configs, overrides))
 
 
 async def _collect(run: _Run, address: str) -> tuple[Tally, GymdError | None]:

@@ -38,7 +38,7 @@ class Reporter:
     def __init__(self, counts: Counts) -> None:
         self.counts = counts
         self._start = self._last = time.monotonic()
-        self._first = counts.done + counts.failed
+        self._first = self._shown = counts.done + counts.failed
 
     def __enter__(self) -> Self:
         return self
@@ -46,7 +46,9 @@ class Reporter:
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        pass
+        # A line that says 1/5 is not the last word.
+        if self._shown not in (self._first, self.counts.done + self.counts.failed):
+            self.show(time.monotonic())
 
     def update(self) -> None:
         """Shows the counts if it is time."""
@@ -63,6 +65,7 @@ class Reporter:
 
     def show(self, now: float) -> None:
         """Writes one line."""
+        self._shown = self.counts.done + self.counts.failed
         note(f"{self._text()}, {seconds(now - self._start)}")
 
     def _text(self) -> str:

@@ -102,7 +102,10 @@ class Collection:
         reporter = make_reporter(self._tally)
         return_tokens = True if self._plan.return_tokens else None
         session = client.session(
-            credits=self._plan.concurrency, default_agent=self._plan.agent, return_tokens=return_tokens
+            credits=self._plan.concurrency,
+            default_agent=self._plan.agent,
+            return_tokens=return_tokens,
+            resume_window=0,  # what is done is in the output file: --resume goes on from there
         )
         before = {number: signal.getsignal(number) for number in watched}
         for number in watched:

@@ -1,0 +1,1 @@
+"""`gymctl rollouts export`: training data of stored rollouts."""

@@ -1,0 +1,1 @@
+"""Work on stored rollouts: profile tasks, sum up shards, score again."""
