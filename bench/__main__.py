@@ -12,7 +12,9 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from bench.cases import CASES
+from bench import cases, tokens
+
+CASES = {**cases.CASES, **tokens.CASES}
 
 
 def main() -> None:
@@ -21,6 +23,7 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", choices=[*CASES, []], help="default: all but million")
     parser.add_argument("--repeat", type=int, default=1, help="runs of each case (default 1)")
     parser.add_argument("--hosts", type=int, default=1, help="host processes in the pool (default 1)")
+    parser.add_argument("--rows", type=int, default=200_000, help="of prepare and view (default 200,000)")
     parser.add_argument("--backend", default="", help="another backend program instead of bench.backend")
     parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
     options = parser.parse_args()

@@ -17,97 +17,32 @@ from typing import Any
 import orjson
 import psutil
 
+from bench.cancelling import cancel, cancel_over_link
+from bench.data import prepare, view
+from bench.policy import trainer_policy
+from bench.recovery import resume, stall
+from bench.rollouts import MCQA, WEATHER, config, task_of
 from bench.stack import Stack, backend, stack
+from bench.verify import verify
 from gymapi.v1 import registry_service_pb2 as registry
 from gymapi.v1.agent_service_pb2 import RunRolloutRequest
 from gymapi.v1.agent_service_pb2_grpc import AgentServiceStub
-from gymapi.v1.rollout_pb2 import Outcome, Task
+from gymapi.v1.rollout_pb2 import Outcome
 from gymapi.v1.rollout_service_pb2 import RolloutResult, TaskSubmission
 from gymd.client import RolloutClient
-from gymd.convert import params_from_json
 from gymd.mesh import dial
 
 __all__ = ["CASES"]
 
 Figures = dict[str, Any]
 
-WEATHER = {
-    "responses_create_params": {
-        "input": [
-            {"role": "developer", "content": "You are a helpful personal assistant."},
-            {"role": "user", "content": "what's it like in sf?"},
-        ],
-        "tools": [
-            {
-                "type": "function",
-                "name": "get_weather",
-                "description": "",
-                "parameters": {
-                    "type": "object",
-                    "properties": {"city": {"type": "string", "description": ""}},
-                    "required": ["city"],
-                    "additionalProperties": False,
-                },
-                "strict": True,
-            }
-        ],
-    }
-}
-MCQA = {
-    "responses_create_params": {
-        "input": [{"role": "user", "content": "Which gas do plants take in?\nA: Carbon dioxide\nB: Argon"}]
-    },
-    "options": [{"A": "Carbon dioxide"}, {"B": "Argon"}],
-    "expected_answer": "A",
-    "grading_mode": "strict_single_letter_boxed",
-}
-
-_AGENT = """
-agent:
-  responses_api_agents:
-    simple_agent:
-      resources_server: {{type: resources_servers, name: env}}
-      model_server: {{type: responses_api_models, name: policy_model}}
-env:
-  resources_servers:
-    {env}: {{domain: agent}}
-"""
-_HTTP = """
-policy_model:
-  responses_api_models:
-    openai_model: {{openai_base_url: "{url}", openai_api_key: bench, openai_model: fake-model}}
-"""
-_SCRIPTED = """
-policy_model:
-  responses_api_models:
-    scripted_model: {options}
-"""
-_GYMD = """
-gymd: {{max_rollouts_in_flight: {running}, pool_hosts: {hosts}}}
-"""
-
-
-def config(env: str, *, url: str = "", scripted: str = "{}", running: int = 8192, hosts: int = 1) -> str:
-    """A configuration with one agent, one environment and one model."""
-    model = _HTTP.format(url=url) if url else _SCRIPTED.format(options=scripted)
-    return _AGENT.format(env=env) + model + _GYMD.format(running=running, hosts=hosts)
-
-
-def task_of(row: dict[str, Any]) -> Task:
-    """The Task of a dataset row."""
-    fields = {key: value for key, value in row.items() if key != "responses_create_params"}
-    return Task(
-        agent="agent",
-        create_params=params_from_json(row["responses_create_params"]),
-        fields_json=orjson.dumps(fields).decode() if fields else "",
-    )
-
 
 class Run:
     """Rollouts through the stream, timed one by one."""
 
-    def __init__(self, row: dict[str, Any], count: int, in_flight: int) -> None:
+    def __init__(self, row: dict[str, Any], count: int, in_flight: int, resume_window: float = 0.0) -> None:
         self._task = task_of(row)
+        self._resume_window = resume_window
         self._count = count
         self._in_flight = in_flight
         self._begun: dict[str, float] = {}
@@ -128,7 +63,7 @@ class Run:
         sampler = asyncio.create_task(self._sample(watch)) if watch is not None else None
         async with RolloutClient(address, client_name="bench") as client:
             begin = time.perf_counter()
-            async with client.session(credits=self._in_flight) as session:
+            async with client.session(credits=self._in_flight, resume_window=self._resume_window) as session:
                 async for result in session.run(self._submissions()):
                     self._take(result)
             self.wall_s = time.perf_counter() - begin
@@ -158,11 +93,13 @@ class Run:
         return 1000 * sorted(self.seconds)[min(len(self.seconds) - 1, int(share * len(self.seconds)))]
 
 
-async def measure(running: Stack, row: dict[str, Any], count: int, in_flight: int) -> Figures:
+async def measure(
+    running: Stack, row: dict[str, Any], count: int, in_flight: int, resume_window: float = 0.0
+) -> Figures:
     """Throughput, latency and processor time of `count` rollouts after a warm-up."""
-    await Run(row, min(count, 500), in_flight).through(running.address)
+    await Run(row, min(count, 500), in_flight, resume_window).through(running.address)
     before = running.usage()
-    run = Run(row, count, in_flight)
+    run = Run(row, count, in_flight, resume_window)
     await run.through(running.address)
     cpu = running.usage().since(before)
     return {
@@ -202,6 +139,12 @@ async def scripted(options: Any) -> Figures:
     """weather with the scripted model: no HTTP."""
     with stack(config("example_single_tool_call", hosts=options.hosts)) as running:
         return await measure(running, WEATHER, 20000, 256)
+
+
+async def durable(options: Any) -> Figures:
+    """scripted with every task and result in the journal."""
+    with stack(config("example_single_tool_call", hosts=options.hosts)) as running:
+        return await measure(running, WEATHER, 20000, 256, resume_window=600.0)
 
 
 async def foreign(options: Any) -> Figures:
@@ -385,6 +328,8 @@ CASES = {
     "weather-1": weather_alone,
     "mcqa": mcqa,
     "scripted": scripted,
+    "durable": durable,
+    "trainer-policy": trainer_policy,
     "foreign": foreign,
     "waiting-5000": waiting_5000,
     "waiting-16384": waiting_16384,
@@ -392,4 +337,11 @@ CASES = {
     "million": million,
     "startup": startup,
     "collect": collect,
+    "cancel": cancel,
+    "cancel-link": cancel_over_link,
+    "resume": resume,
+    "stall": stall,
+    "verify": lambda options: verify(),
+    "prepare": lambda options: asyncio.to_thread(prepare, options.rows),
+    "view": lambda options: asyncio.to_thread(view, options.rows),
 }

@@ -10,13 +10,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
-__all__ = ["Backend", "Stack", "Usage", "backend", "stack"]
+__all__ = ["Backend", "Stack", "Usage", "backend", "program", "stack", "started", "workplace"]
 
 START_TIMEOUT_S = 60.0
 
@@ -41,12 +41,23 @@ class Backend:
         self.url = url
 
 
-@contextlib.contextmanager
-def backend(latency: float, script: str = "") -> Iterator[Backend]:
+def backend(
+    latency: float, script: str = "", more: Sequence[str] = ()
+) -> contextlib.AbstractContextManager[Backend]:
     """Runs a backend: the bench's own, or another program that prints JSON with `listening` first."""
-    command = [sys.executable, "-m", "bench.backend", "--latency", str(latency)]
     if script:
-        command = [sys.executable, script, "--latency", f"fixed:{latency}" if latency else "0"]
+        return _backend([script, "--latency", f"fixed:{latency}" if latency else "0", *more])
+    return program("bench.backend", "--latency", str(latency), *more)
+
+
+def program(module: str, *arguments: str) -> contextlib.AbstractContextManager[Backend]:
+    """Runs a module that prints the URL at which it listens, until the block ends."""
+    return _backend(["-m", module, *arguments])
+
+
+@contextlib.contextmanager
+def _backend(arguments: Sequence[str]) -> Iterator[Backend]:
+    command = [sys.executable, *arguments]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -64,8 +75,7 @@ class Stack:
 
     Attributes:
         address: where the daemon listens.
-        ready_s: seconds from the start of the process to all servers ready.
-        started_at: time.perf_counter() at that start.
+        ready_s: seconds from the start of the process to all servers ready, or to its address being bound.
     """
 
     def __init__(self, process: subprocess.Popen, state: Path, ready_s: float, address: str) -> None:
@@ -78,6 +88,15 @@ class Stack:
         """The daemon and its hosts, by role."""
         daemon = psutil.Process(self.process.pid)
         return {"daemon": [daemon], "hosts": daemon.children(recursive=True)}
+
+    def kill(self) -> None:
+        """Ends the daemon as kill -9 does; its hosts end by themselves."""
+        self.process.kill()
+        self.process.wait()
+
+    def daemon_pss_mib(self) -> float:
+        """Proportional set size of the daemon alone."""
+        return psutil.Process(self.process.pid).memory_full_info().pss / 2**20
 
     def usage(self, *, memory: bool = False) -> Usage:
         """Processor time now, of this process too; `memory` adds the proportional set size of all."""
@@ -94,13 +113,35 @@ class Stack:
 @contextlib.contextmanager
 def stack(config: str, env: dict[str, str] | None = None) -> Iterator[Stack]:
     """Runs `gymd` on a configuration text until the block ends."""
+    with workplace(config) as folder, started(folder, env) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def workplace(config: str) -> Iterator[Path]:
+    """A folder for a daemon and whoever follows it: the configuration text, and the state that it leaves."""
     folder = Path(tempfile.mkdtemp(prefix="gymd-bench-"))
     (folder / "bench.yaml").write_text(config)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def started(folder: Path, env: dict[str, str] | None = None, *, wait_ready: bool = True) -> Iterator[Stack]:
+    """Runs `gymd` in a workplace until the block ends.
+
+    Args:
+        env: further variables of its environment.
+        wait_ready: wait until every server is ready; otherwise only until the daemon listens.
+    """
     environment = {**os.environ, **(env or {}), "GYMD_STATE_DIR": str(folder / "state")}
     begin = time.perf_counter()
-    log = (folder / "gymd.log").open("w")
+    log = (folder / "gymd.log").open("a")
+    command = [sys.executable, "-m", "gymd", "-c", "bench.yaml", *(["--wait-ready"] if wait_ready else [])]
     process = subprocess.Popen(
-        [sys.executable, "-m", "gymd", "-c", "bench.yaml", "--wait-ready", "gymd.listen=127.0.0.1:0"],
+        [*command, "gymd.listen=127.0.0.1:0"],
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
@@ -122,4 +163,3 @@ def stack(config: str, env: dict[str, str] | None = None) -> Iterator[Stack]:
             process.wait()
         process.stdout.close()  # type: ignore[union-attr]
         log.close()
-        shutil.rmtree(folder, ignore_errors=True)

@@ -31,7 +31,7 @@ from gymd.sdk.resources import ResourcesServicer
 
 __all__ = ["no_leaked_async", "no_leaked_processes", "no_leaks", "no_leaks_async"]
 
-GRACE_S = 3.0
+GRACE_S = 10.0
 TAG = "GYMD_TEST_LEAK_TAG"
 """Environment variable that every process inherits from the test that started it."""
 SESSION_TAG = f"{os.getpid()}-{uuid.uuid4().hex}"
@@ -48,6 +48,7 @@ class _Spawns:
 
     def __init__(self) -> None:
         self.count = 0
+        self._children: tuple[int, set[psutil.Process]] = (0, set())
         original = subprocess.Popen.__init__
 
         # asyncio starts its processes through Popen too. An audit hook would see more and slow everything.
@@ -57,6 +58,12 @@ class _Spawns:
             original(process, *args, **kwargs)
 
         subprocess.Popen.__init__ = init  # type: ignore[assignment]
+
+    def children(self) -> set[psutil.Process]:
+        """Direct children that run; looked for only if a process was started since the last time."""
+        if self._children[0] != self.count:
+            self._children = (self.count, living_children())
+        return self._children[1]
 
 
 class _Channels:
@@ -196,7 +203,7 @@ def no_leaks(no_leaked_processes: None) -> Iterator[None]:
     tag = f"{SESSION_TAG}/{next(_numbers)}/"
     spawned, threads, sockets = _spawns.count, own_threads(), own_sockets()
     sessions = _servicers.sessions()
-    children = living_children() if spawned else set()
+    children = _spawns.children()
     os.environ[TAG] = tag
     yield
     os.environ[TAG] = SESSION_TAG

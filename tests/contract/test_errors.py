@@ -12,11 +12,6 @@ from tests.contract.sources import ROOT, Module, modules
 PREFIX = "ERROR_REASON_"
 
 # In the contract, and raised by nothing yet. A reason leaves this list when its feature arrives.
-RESERVED = {
-    "RESUME_POINT_GONE": "resume of a rollout session needs the journal, which is another issue",
-    "STORAGE_FULL": "nothing of this issue writes without bound to the state folder; the journal will",
-}
-
 _VALUE = re.compile(r"((?:^ *//.*\n)+)^ *ERROR_REASON_(\w+) = (\d+);", re.M)
 
 
@@ -88,11 +83,7 @@ def test_the_enum_and_the_table_name_the_same_reasons() -> None:
 
 
 def test_every_reason_is_raised_somewhere() -> None:
-    assert set(REASON_CODES) - raised_reasons() - set(RESERVED) == set()
-
-
-def test_reserved_reasons_are_still_reserved() -> None:
-    assert set(RESERVED) & raised_reasons() == set()
+    assert set(REASON_CODES) - raised_reasons() == set()
 
 
 def test_every_reason_survives_the_way_through_a_frame() -> None:

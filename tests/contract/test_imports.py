@@ -7,25 +7,43 @@ import pytest
 
 from tests.contract.sources import ROOT, SOURCE_ROOTS, Module, modules
 
-BASE = ("gymd", "gymd.config", "gymd.convert", "gymd.errors", "gymd.logs")
+BASE = ("gymd", "gymd.child", "gymd.config", "gymd.convert", "gymd.errors", "gymd.logs", "gymd.memory")
 """What everybody may use; the bare `gymd` holds the version only."""
+
+SERVERS = (
+    "gymapi",
+    "gymd",
+    "gymd.child",
+    "gymd.convert",
+    "gymd.errors",
+    "gymd.memory",
+    "gymd.prompts",
+    "gymd.sdk",
+)
 
 # Module prefix -> what of ours it may import besides itself. The longest prefix counts.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "gymapi": (),
     "gymd": (),
+    "gymd.child": (),
+    "gymd.memory": (),
     "gymd.config": ("gymapi", *BASE),
     "gymd.convert": ("gymapi", *BASE),
     "gymd.errors": ("gymapi", *BASE),
     "gymd.logs": ("gymapi", *BASE),
     "gymd.mesh": ("gymapi", *BASE),
+    "gymd.prompts": ("gymapi", *BASE),
+    "gymd.venvs": (*BASE,),
+    "gymd.worker": (),
     "gymd.client": ("gymapi", *BASE, "gymd.mesh"),
     "gymd.sdk": ("gymapi", *BASE, "gymd.mesh"),
-    "gymd.daemon": ("gymapi", *BASE, "gymd.mesh"),
+    "gymd.daemon": ("gymapi", *BASE, "gymd.mesh", "gymd.prompts", "gymd.venvs"),
     "gymd.__main__": ("gymapi", *BASE, "gymd.daemon"),
     # Servers meet over the mesh: one never imports another. Each has its own row below.
-    "gymservers": ("gymapi", "gymd", "gymd.convert", "gymd.errors", "gymd.sdk"),
-    "gymctl": ("gymapi", *BASE, "gymd.client"),
+    "gymservers": SERVERS,
+    # Its weights come from the package index, by the uv that builds environments.
+    "gymservers.models.local_model": (*SERVERS, "gymd.venvs"),
+    "gymctl": ("gymapi", *BASE, "gymd.client", "gymd.venvs"),
 }
 
 # gRPC belongs to the wire; the daemon's domain code is tested without it.

@@ -6,11 +6,13 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+import pytest_asyncio
 
 from gymctl.state import is_alive
 from tests.fakes.gymctl import Outcome, gymctl, start_gymctl
@@ -68,23 +70,33 @@ async def collect(folder: Path, *arguments: object) -> Outcome:
     return await gymctl("rollouts", "collect", *given, cwd=folder)
 
 
-@pytest.fixture
-async def daemon(tmp_path: Path) -> AsyncIterator[dict[str, Any]]:
-    """A daemon left running by `gymctl up --detach`; what it printed as JSON."""
-    prepare(tmp_path)
-    started = await gymctl("up", "-c", "mesh.yaml", "--detach", "-o", "json", cwd=tmp_path)
+@dataclass
+class Daemon:
+    """A daemon left running by `gymctl up --detach`: where, and what that printed as JSON."""
+
+    folder: Path
+    said: dict[str, Any]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def daemon(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Daemon]:
+    """One for all tests that leave it running."""
+    folder = tmp_path_factory.mktemp("daemon")
+    prepare(folder)
+    started = await gymctl("up", "-c", "mesh.yaml", "--detach", "-o", "json", cwd=folder)
     assert started.code == 0, started.err
-    yield started.json
-    stopped = await gymctl("down", "--now", cwd=tmp_path)
+    yield Daemon(folder, started.json)
+    stopped = await gymctl("down", "--now", cwd=folder)
     assert stopped.code == 0, stopped.err
     assert not is_alive(started.json["pid"])
 
 
-async def test_a_day_with_a_detached_daemon(daemon: dict[str, Any], tmp_path: Path) -> None:
-    assert daemon["log_file"] == str(tmp_path / "state" / "gymd.log")
-    status = await gymctl("status", "-o", "json", cwd=tmp_path)
+async def test_a_day_with_a_detached_daemon(daemon: Daemon) -> None:
+    folder = daemon.folder
+    assert daemon.said["log_file"] == str(folder / "state" / "gymd.log")
+    status = await gymctl("status", "-o", "json", cwd=folder)
     assert status.code == 0, status.out
-    assert status.json["daemon"]["pid"] == daemon["pid"]
+    assert status.json["daemon"]["pid"] == daemon.said["pid"]
     assert status.json["daemon"]["default_agent"] == "agent"
     assert {one["name"]: one["state"] for one in status.json["servers"]} == {
         "agent": "ready",
@@ -92,9 +104,9 @@ async def test_a_day_with_a_detached_daemon(daemon: dict[str, Any], tmp_path: Pa
         "weather": "ready",
     }
 
-    done = await collect(tmp_path, "--repeats", 2, "-o", "json")
+    done = await collect(folder, "--repeats", 2, "-o", "json")
     assert done.code == 0, done.err
-    lines = read(tmp_path / "out.jsonl")
+    lines = read(folder / "out.jsonl")
     assert len(lines) == 40
     assert {line["reward"] for line in lines} == {1.0}
     assert [item["type"] for item in lines[0]["response"]["output"]] == [
@@ -105,34 +117,37 @@ async def test_a_day_with_a_detached_daemon(daemon: dict[str, Any], tmp_path: Pa
     assert lines[0]["rollout"]["model_calls"] == 2
     assert done.json["metrics"]["agents"]["agent"]["pass@2"] == 1.0
 
-    asked = await gymctl("ask", "agent", "weather in Bonn?", cwd=tmp_path)
+    asked = await gymctl("ask", "agent", "weather in Bonn?", cwd=folder)
     assert asked.code == 0, asked.err
     assert "get_weather(city=" in asked.out
     assert "assistant" in asked.out
-    asked = await gymctl("ask", "agent", "weather?", "--no-tools", "-o", "json", cwd=tmp_path)
+    asked = await gymctl("ask", "agent", "weather?", "--no-tools", "-o", "json", cwd=folder)
     assert [item["type"] for item in asked.json["output"]] == ["message"]
 
-    assert (await gymctl("servers", "logs", "weather", cwd=tmp_path)).code == 0
-    restarted = await gymctl("servers", "restart", "weather", "-o", "json", cwd=tmp_path)
-    assert "weather" in restarted.json["restarted"]
+    assert (await gymctl("servers", "logs", "weather", cwd=folder)).code == 0
 
 
-async def test_a_second_daemon_is_refused_by_name(daemon: dict[str, Any], tmp_path: Path) -> None:
-    again = await gymctl("up", "-c", "mesh.yaml", "--detach", cwd=tmp_path)
+async def test_a_second_daemon_is_refused_by_name(daemon: Daemon) -> None:
+    again = await gymctl("up", "-c", "mesh.yaml", "--detach", cwd=daemon.folder)
     assert again.code == 1
-    assert str(daemon["pid"]) in again.err
+    assert str(daemon.said["pid"]) in again.err
     assert "gymctl down" in again.err
-    assert is_alive(daemon["pid"])
+    assert is_alive(daemon.said["pid"])
 
 
-async def test_tokens_come_with_the_output(daemon: dict[str, Any], tmp_path: Path) -> None:
-    done = await collect(tmp_path, "--return-tokens", "--limit", 1)
+async def test_tokens_come_with_the_output(daemon: Daemon) -> None:
+    done = await collect(daemon.folder, "--return-tokens", "--limit", 1, "--output", "tokens.jsonl")
     assert done.code == 0, done.err
-    items = read(tmp_path / "out.jsonl")[0]["response"]["output"]
+    items = read(daemon.folder / "tokens.jsonl")[0]["response"]["output"]
     first, last = items[0], items[-1]
     assert len(first["generation_token_ids"]) == len(first["generation_log_probs"]) > 0
     so_far = first["prompt_token_ids"] + first["generation_token_ids"]
     assert last["prompt_token_ids"][: len(so_far)] == so_far
+
+
+async def test_a_server_is_restarted(daemon: Daemon) -> None:
+    restarted = await gymctl("servers", "restart", "weather", "-o", "json", cwd=daemon.folder)
+    assert "weather" in restarted.json["restarted"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -140,7 +155,7 @@ async def test_up_in_the_foreground_stops_everything(tmp_path: Path, number: sig
     prepare(tmp_path)
     process = await start_gymctl("up", "-c", "mesh.yaml", "-o", "json", cwd=tmp_path)
     assert process.stdout is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         text = ""
         while not text.rstrip().endswith("}"):
             text += (await process.stdout.readline()).decode()
@@ -158,13 +173,13 @@ async def test_a_killed_gymctl_leaves_no_daemon_behind(tmp_path: Path) -> None:
     prepare(tmp_path)
     process = await start_gymctl("up", "-c", "mesh.yaml", "-o", "json", cwd=tmp_path)
     assert process.stdout is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         text = (await process.stdout.readuntil(b"}")).decode()
     daemon = psutil.Process(json.loads(text)["pid"])
     hosts = daemon.children(recursive=True)
     assert hosts
     process.kill()
-    _, alive = await asyncio.to_thread(psutil.wait_procs, [daemon, *hosts], timeout=10)
+    _, alive = await asyncio.to_thread(psutil.wait_procs, [daemon, *hosts], timeout=30)
     await process.communicate()
     assert not alive
     assert not (tmp_path / "state" / "daemon.json").exists()  # it stopped in order
@@ -193,10 +208,15 @@ async def test_a_bad_configuration_is_told(tmp_path: Path, detach: bool) -> None
 
 async def test_collect_brings_its_own_daemon(tmp_path: Path) -> None:
     prepare(tmp_path)
-    done = await collect(tmp_path, "-c", "mesh.yaml")
+    done = await collect(tmp_path, "-c", "mesh.yaml", "gymd.state_dir=elsewhere")
     assert done.code == 0, done.err
     assert len(read(tmp_path / "out.jsonl")) == 20
-    assert not (tmp_path / "state" / "daemon.json").exists()
+    assert not (tmp_path / "state").exists()
+    assert not (tmp_path / "elsewhere" / "daemon.json").exists()
+    assert (tmp_path / "elsewhere").is_dir()
+    lost = await collect(tmp_path, "--overwrite", "gymd.pool_hosts=2")
+    assert lost.code == 2
+    assert "name it with --config" in lost.err
 
 
 async def test_a_killed_daemon_costs_only_what_was_in_flight(tmp_path: Path) -> None:
@@ -205,7 +225,7 @@ async def test_a_killed_daemon_costs_only_what_was_in_flight(tmp_path: Path) -> 
     assert started.code == 0, started.err
     given = ("--input", "in.jsonl", "--output", "out.jsonl", "--concurrency", 4)
     process = await start_gymctl("rollouts", "collect", *given, cwd=tmp_path)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await asyncio.to_thread(wait_for_content, tmp_path / "out.jsonl")
         os.kill(started.json["pid"], signal.SIGKILL)
         _, err = await process.communicate()

@@ -22,7 +22,7 @@ from gymapi.v1.rollout_service_pb2 import StreamRolloutsRequest
 from gymapi.v1.rollout_service_pb2_grpc import RolloutServiceStub
 
 ROOT = Path(__file__).resolve().parents[2]
-WAIT_S = 30.0
+WAIT_S = 60.0
 ANY = "..."
 """Stands for what differs from run to run, alone or inside a text."""
 

@@ -23,7 +23,7 @@ from gymd.client import RolloutClient, deadlines
 from gymd.convert import params_from_json
 
 TRAPS = f"{Path(__file__).with_name('traps.py')}:Traps"
-LIMIT_S = 40.0
+LIMIT_S = 80.0
 
 CONFIG = """
 agent:
@@ -55,10 +55,19 @@ class Mesh:
         self.process = process
         self.address = address
         self._journal = journal
+        self._old = 0
+
+    def forget(self) -> None:
+        """Begins anew: what was noted so far is no longer told."""
+        self._old += len(self._lines())
+
+    def _lines(self) -> list[str]:
+        lines = self._journal.read_text().splitlines() if self._journal.exists() else []
+        return lines[self._old :]
 
     def notes(self, what: str) -> list[str]:
         """Sessions for which the environment noted something."""
-        lines = self._journal.read_text().splitlines() if self._journal.exists() else []
+        lines = self._lines()
         return [line.split(" ", 1)[1] for line in lines if line.startswith(what + " ")]
 
     async def until_noted(self, what: str, count: int) -> None:
@@ -98,6 +107,20 @@ def gymd(folder: Path, placement: str = "shared", model: str = "{}") -> Iterator
     assert not left, f"gymd left children: {left}"
 
 
+@pytest.fixture(scope="module")
+def one_gymd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
+    with gymd(tmp_path_factory.mktemp("gymd")) as mesh:
+        yield mesh
+
+
+@pytest.fixture
+async def mesh(one_gymd: Mesh) -> AsyncIterator[Mesh]:
+    """A `gymd` that several tests use, one after the other; afterwards every session is closed."""
+    one_gymd.forget()
+    yield one_gymd
+    await one_gymd.until_noted("close", len(one_gymd.notes("seed")))
+
+
 def submission(number: int, trap: str = "", **fields: Any) -> TaskSubmission:
     """A task that calls the tool `act` once."""
     tool = {
@@ -130,15 +153,14 @@ async def rollouts(mesh: Mesh, submissions: Any, **options: Any) -> list[Rollout
     return [result.rollout for result in found]
 
 
-async def test_a_rollout_calls_the_tool_and_is_scored(tmp_path: Path) -> None:
-    with gymd(tmp_path) as mesh:
-        (rollout,) = await rollouts(mesh, [submission(1)])
-        assert rollout.outcome == Outcome.OUTCOME_COMPLETED
-        assert rollout.reward.value == 1.0
-        assert rollout.model_call_count == 2
-        kinds = [item.WhichOneof("kind") for item in rollout.response.output]
-        assert kinds == ["function_call", "function_call_output", "message"]
-        assert mesh.notes("seed") == mesh.notes("close")
+async def test_a_rollout_calls_the_tool_and_is_scored(mesh: Mesh) -> None:
+    (rollout,) = await rollouts(mesh, [submission(1)])
+    assert rollout.outcome == Outcome.OUTCOME_COMPLETED
+    assert rollout.reward.value == 1.0
+    assert rollout.model_call_count == 2
+    kinds = [item.WhichOneof("kind") for item in rollout.response.output]
+    assert kinds == ["function_call", "function_call_output", "message"]
+    assert mesh.notes("seed") == mesh.notes("close")
 
 
 @pytest.mark.parametrize("placement", ["shared", "process"])
@@ -188,61 +210,57 @@ async def test_an_environment_that_dies_is_restarted_and_fails_only_its_rollouts
         assert sound.outcome == Outcome.OUTCOME_COMPLETED
 
 
-async def test_cancel_in_the_middle_of_a_tool_call_closes_the_session(tmp_path: Path) -> None:
-    with gymd(tmp_path) as mesh:
-        async with RolloutClient(mesh.address) as client, client.session() as session:
+async def test_cancel_in_the_middle_of_a_tool_call_closes_the_session(mesh: Mesh) -> None:
+    async with RolloutClient(mesh.address) as client, client.session() as session:
 
-            async def run() -> list[Any]:
-                return [result async for result in session.run([submission(1, "hang", group_id="g")])]
+        async def run() -> list[Any]:
+            return [result async for result in session.run([submission(1, "hang", group_id="g")])]
 
-            running = asyncio.create_task(run())
-            await mesh.until_noted("act", 1)
-            assert await session.cancel(group_id="g", reason="test") == 1
-            (result,) = await running
-        assert result.rollout.outcome == Outcome.OUTCOME_CANCELLED
-        await mesh.until_noted("close", 1)
-
-
-async def test_a_client_that_goes_away_stops_its_work(tmp_path: Path) -> None:
-    with gymd(tmp_path) as mesh:
-        async with RolloutClient(mesh.address) as client:
-            session = client.session()
-            await session.__aenter__()
-            results = session.run([submission(n, "hang") for n in range(5)])
-            waiting = asyncio.ensure_future(anext(aiter(results)))
-            await mesh.until_noted("act", 5)
-            waiting.cancel()
-            await asyncio.wait([waiting])
-            await session.__aexit__(None, None, None)
-        await mesh.until_noted("close", 5)
+        running = asyncio.create_task(run())
+        await mesh.until_noted("act", 1)
+        assert await session.cancel(group_id="g", reason="test") == 1
+        (result,) = await running
+    assert result.rollout.outcome == Outcome.OUTCOME_CANCELLED
+    await mesh.until_noted("close", 1)
 
 
-async def test_a_slow_consumer_stops_the_flow(tmp_path: Path) -> None:
-    with gymd(tmp_path) as mesh:
-        async with RolloutClient(mesh.address) as client, client.session(credits=8) as session:
-            taken = 0
-            async for _ in session.run(submission(n) for n in range(60)):
-                taken += 1
-                if taken == 10:
-                    # While nothing is taken, no more than the credits can be begun.
-                    await mesh.until_noted("seed", 16)
-                    await asyncio.sleep(0.3)
-                    assert len(mesh.notes("seed")) <= 10 + 2 * 8
-            assert taken == 60
+async def test_a_client_that_goes_away_stops_its_work(mesh: Mesh) -> None:
+    async with RolloutClient(mesh.address) as client:
+        session = client.session()
+        await session.__aenter__()
+        results = session.run([submission(n, "hang") for n in range(5)])
+        waiting = asyncio.ensure_future(anext(aiter(results)))
+        await mesh.until_noted("act", 5)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await session.__aexit__(None, None, None)
+    await mesh.until_noted("close", 5)
 
 
-async def test_ten_thousand_tasks_through_sixteen_credits(tmp_path: Path) -> None:
-    with gymd(tmp_path) as mesh:
-        found = await rollouts(mesh, (submission(n) for n in range(10_000)), credits=16)
-        assert len(found) == 10_000
-        assert all(one.reward.value == 1.0 for one in found)
+async def test_a_slow_consumer_stops_the_flow(mesh: Mesh) -> None:
+    async with RolloutClient(mesh.address) as client, client.session(credits=8) as session:
+        taken = 0
+        async for _ in session.run(submission(n) for n in range(60)):
+            taken += 1
+            if taken == 10:
+                # While nothing is taken, no more than the credits can be begun.
+                await mesh.until_noted("seed", 16)
+                await asyncio.sleep(0.3)
+                assert len(mesh.notes("seed")) <= 10 + 2 * 8
+        assert taken == 60
+
+
+async def test_thousands_of_tasks_through_sixteen_credits(mesh: Mesh) -> None:
+    found = await rollouts(mesh, (submission(n) for n in range(2_000)), credits=16)
+    assert len(found) == 2_000
+    assert all(one.reward.value == 1.0 for one in found)
 
 
 async def test_sigterm_under_load_ends_every_rollout_and_leaves_no_child(tmp_path: Path) -> None:
     with gymd(tmp_path) as mesh:
 
         async def run() -> list[Any]:
-            async with RolloutClient(mesh.address) as client, client.session() as session:
+            async with RolloutClient(mesh.address) as client, client.session(resume_window=0) as session:
                 return [result async for result in session.run([submission(n, "hang") for n in range(20)])]
 
         running = asyncio.create_task(run())

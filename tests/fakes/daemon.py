@@ -137,6 +137,7 @@ class Session:
     frames: list[str] = field(default_factory=list)
     tasks_per_frame: list[int] = field(default_factory=list)
     cancels: list[rollouts.CancelWork] = field(default_factory=list)
+    updates: list[rollouts.PolicyUpdate] = field(default_factory=list)
 
 
 class FakeDaemon(registry_grpc.RegistryServiceServicer, rollout_service_pb2_grpc.RolloutServiceServicer):
@@ -148,7 +149,7 @@ class FakeDaemon(registry_grpc.RegistryServiceServicer, rollout_service_pb2_grpc
         die_after: breaks the stream after so many results.
         drain_after: announces a shutdown after so many results.
         leaves_at_once: ends the stream itself when it drains and nothing is in flight.
-        max_message_bytes: what `opened` announces.
+        max_message_bytes, features: what `opened` announces.
     """
 
     def __init__(self, servers: Iterable[registry.Server] = (), default_agent: str = "") -> None:
@@ -160,6 +161,7 @@ class FakeDaemon(registry_grpc.RegistryServiceServicer, rollout_service_pb2_grpc
         self.drain_after: int | None = None
         self.leaves_at_once = False
         self.max_message_bytes = MAX_MESSAGE_BYTES
+        self.features: list[str] = []
         self.progress_interval_s = 10.0
         self.sessions: list[Session] = []
         self.calls: list[str] = []
@@ -243,7 +245,9 @@ class FakeDaemon(registry_grpc.RegistryServiceServicer, rollout_service_pb2_grpc
         session = Session(first.open, granted=first.open.granted_rollouts)
         self.sessions.append(session)
         opened = rollouts.SessionOpened(
-            session_id=f"session-{len(self.sessions)}", max_message_bytes=self.max_message_bytes
+            session_id=f"session-{len(self.sessions)}",
+            max_message_bytes=self.max_message_bytes,
+            features=self.features,
         )
         opened.progress_interval.FromNanoseconds(int(self.progress_interval_s * 1e9))
         yield StreamRolloutsResponse(opened=opened)
@@ -313,9 +317,20 @@ class _Script:
         yield StreamRolloutsResponse(admissions=admissions)
         yield from self._deliver(done)
 
+    def on_policy_update(self, update: rollouts.PolicyUpdate) -> Iterable[StreamRolloutsResponse]:
+        self.session.updates.append(update)
+        ack = rollouts.PolicyUpdateAck(version=update.version, phase=update.phase)
+        yield StreamRolloutsResponse(policy_update_ack=ack)
+
     def on_cancel(self, cancel: rollouts.CancelWork) -> Iterable[StreamRolloutsResponse]:
         self.session.cancels.append(cancel)
         scope = cancel.WhichOneof("scope")
+        answer = rollouts.WorkCancelled(request=cancel)
+        if scope == "environment":
+            failure = error("SERVER_NOT_FOUND", f"nobody knows of environment {cancel.environment!r}")
+            answer.error.CopyFrom(to_status_message(failure))
+            yield StreamRolloutsResponse(cancelled=answer)
+            return
         covered = [
             pair
             for pairs in self.held.values()
@@ -324,14 +339,14 @@ class _Script:
             or (scope == "task_id" and pair[0].task_id == cancel.task_id)
             or (scope == "group_id" and pair[0].group_id == cancel.group_id)
             or (scope == "agent" and pair[0].task.agent == cancel.agent)
+            or (scope == "rollout_id" and f"{pair[0].task_id}/{pair[1]}" == cancel.rollout_id)
         ]
         done = []
         for pair in covered:
             self.held[pair[0].task_id].remove(pair)
             done.append(rollout(*pair, outcome="CANCELLED", failure=error("CANCELLED", "as asked")))
-        yield StreamRolloutsResponse(
-            cancelled=rollouts.WorkCancelled(cancelled_count=len(covered), request=cancel)
-        )
+        answer.cancelled_count = len(covered)
+        yield StreamRolloutsResponse(cancelled=answer)
         yield from self._deliver(done)
 
     def _admit(self, submission: TaskSubmission) -> ErrorStatus | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 __all__ = ["Outcome", "gymctl", "start_gymctl"]
 
-TIMEOUT_S = 50
+TIMEOUT_S = 100
 
 
 @dataclass
@@ -55,12 +55,17 @@ async def start_gymctl(
 
 
 async def gymctl(
-    *arguments: object, address: str = "", stdin: str = "", cwd: Path | None = None, **environment: str
+    *arguments: object,
+    address: str = "",
+    stdin: str = "",
+    cwd: Path | None = None,
+    timeout: float = TIMEOUT_S,
+    **environment: str,
 ) -> Outcome:
-    """Runs gymctl to its end."""
+    """Runs gymctl to its end, at most `timeout` seconds."""
     process = await start_gymctl(*arguments, address=address, cwd=cwd, **environment)
     try:
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(timeout):
             out, err = await process.communicate(stdin.encode())
     finally:
         if process.returncode is None:

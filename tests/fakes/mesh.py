@@ -22,7 +22,7 @@ from gymd.daemon.app import Daemon
 from gymd.mesh import dial
 
 TOY = f"{Path(__file__).with_name('toy_agent.py')}:ToyAgent"
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 
 
 def toy(name: str = "toy", **fields: Any) -> ServerSpec:
@@ -50,12 +50,18 @@ class Stream:
         self.call = stub.StreamRollouts()
         self.results: list[pb.RolloutResult] = []
         self.seen: list[str] = []
+        self.opened = pb.SessionOpened()
+        self._frames: list[pb.StreamRolloutsResponse] = []
 
     async def open(self, credits: int = 1000, **fields: Any) -> Self:
-        """Opens the session."""
+        """Opens or resumes the session."""
         await self.send(open=pb.OpenSession(client_name="test", granted_rollouts=credits, **fields))
-        await self.expect("opened")
+        self.opened = await self.expect("opened")
         return self
+
+    def frames(self, kind: str) -> list[Any]:
+        """What the frames of a kind hold that came so far."""
+        return [getattr(frame, kind) for frame in self._frames if frame.WhichOneof("frame") == kind]
 
     async def send(self, **frame: Any) -> None:
         """Sends a frame."""
@@ -72,6 +78,7 @@ class Stream:
         if frame is grpc.aio.EOF:
             return None
         self.seen.append(frame.WhichOneof("frame"))
+        self._frames.append(frame)
         self.results.extend(frame.results.results)
         return frame
 
@@ -118,7 +125,7 @@ class RunningMesh:
 
     async def servers(self, name: str = "") -> list[registry_pb.Server]:
         """The servers as ListServers tells them."""
-        answer = await self.registry.ListServers(registry_pb.ListServersRequest(name=name), timeout=5)
+        answer = await self.registry.ListServers(registry_pb.ListServersRequest(name=name), timeout=30)
         return list(answer.servers)
 
     async def until(self, wanted: Callable[[list[registry_pb.Server]], bool]) -> list[registry_pb.Server]:
@@ -145,7 +152,7 @@ class RunningMesh:
 
     async def metric(self, name: str) -> float:
         """One metric, summed over its labels."""
-        answer = await self.rollouts.GetMetrics(pb.GetMetricsRequest(), timeout=5)
+        answer = await self.rollouts.GetMetrics(pb.GetMetricsRequest(), timeout=30)
         return sum(metric.value for metric in answer.metrics if metric.name == name)
 
     async def logged(self, server: str, text: str) -> str:
@@ -153,7 +160,7 @@ class RunningMesh:
         request = registry_pb.GetServerLogsRequest(name=server, line_count=2000)
         async with asyncio.timeout(LIMIT_S):
             while True:
-                logs = (await self.registry.GetServerLogs(request, timeout=5)).logs
+                logs = (await self.registry.GetServerLogs(request, timeout=30)).logs
                 found = [line for log in logs for line in log.lines if text in line]
                 if found:
                     return found[0]

@@ -34,6 +34,7 @@ class Answer:
         headers: further headers.
         hang: never answer; ends when the client goes away.
         drop: close the connection without an answer.
+        chunked: do not announce the length of the body.
     """
 
     status: int = 200
@@ -42,6 +43,7 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     hang: bool = False
     drop: bool = False
+    chunked: bool = False
 
 
 @dataclass(slots=True)
@@ -52,6 +54,7 @@ class Recorded:
     query: str
     headers: dict[str, str]
     json: Any
+    peer: Any
 
 
 @dataclass
@@ -85,8 +88,13 @@ class Backend:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answers one request."""
         data = await request.read()
+        assert request.transport is not None
         recorded = Recorded(
-            request.path, request.query_string, dict(request.headers), orjson.loads(data) if data else None
+            path=request.path,
+            query=request.query_string,
+            headers=dict(request.headers),
+            json=orjson.loads(data) if data else None,
+            peer=request.transport.get_extra_info("peername"),
         )
         self.requests.append(recorded)
         self.arrived.set()
@@ -114,7 +122,10 @@ class Backend:
             request.transport.abort()
         body = answer.body if answer.body is not None else orjson.dumps(answer.json)
         headers = {"Content-Type": "application/json", **answer.headers}
-        return web.Response(status=answer.status, body=body, headers=headers)
+        made = web.Response(status=answer.status, body=body, headers=headers)
+        if answer.chunked:
+            made.enable_chunked_encoding()
+        return made
 
 
 @asynccontextmanager

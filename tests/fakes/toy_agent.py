@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
+from pathlib import Path
 from typing import Any
 
-from gymapi.v1.agent_service_pb2 import RunRolloutRequest, RunRolloutResponse
+from gymapi.v1.agent_service_pb2 import (
+    RunRolloutRequest,
+    RunRolloutResponse,
+    StopRolloutsRequest,
+    StopRolloutsResponse,
+)
 from gymapi.v1.rollout_pb2 import Outcome, Rollout
 from gymd.mesh import CallContext
 from gymd.sdk import AgentServer, ServerConfig
+from gymd.sdk.base import ResourcesRef
+
+LARGE_BYTES = 3_000_000
 
 
 class ToyConfig(ServerConfig):
@@ -19,6 +29,8 @@ class ToyConfig(ServerConfig):
     fail_start: str = ""
     api_key: str = ""
     package: str = ""
+    executions: str = ""
+    resources_server: ResourcesRef | None = None
 
 
 class ToyAgent(AgentServer):
@@ -49,7 +61,8 @@ class ToyAgent(AgentServer):
         return self
 
     async def RunRollout(self, request: RunRolloutRequest, context: CallContext) -> RunRolloutResponse:
-        """One rollout; the text `exit` ends the process, `hang` never answers, `tell` logs its begin."""
+        """One rollout; the text `exit` ends the process, `hang` never answers, `tell` logs its begin, `large`
+        has an image of LARGE_BYTES made."""
         text = request.task.create_params.input_text
         if text == "tell":
             print("begun", request.rollout_id, flush=True)  # noqa: T201 - read back from its log
@@ -67,4 +80,32 @@ class ToyAgent(AgentServer):
         rollout = Rollout(outcome=Outcome.OUTCOME_COMPLETED)
         rollout.reward.value = 1.0
         rollout.reward.extras_json = str(os.getpid())
+        if text == "large":
+            data = os.urandom(LARGE_BYTES)
+            digest = hashlib.sha256(data).hexdigest()
+            rollout.blobs.add(name="pixels", media_type="image/png", data=data, sha256=digest)
         return RunRolloutResponse(rollout=rollout)
+
+
+class StubbornAgent(ToyAgent):
+    """Never ends, however it is told, but for what its task says; a line in a file for each execution."""
+
+    async def RunRollout(self, request: RunRolloutRequest, context: CallContext) -> RunRolloutResponse:
+        """With the text `first` the rollout of index 0 ends, with `second` a second execution of it."""
+        text = request.task.create_params.input_text
+        before = self._note(request.rollout_id)
+        if not ((text == "first" and not request.index) or (text == "second" and before)):
+            await asyncio.Event().wait()
+        return await super().RunRollout(request, context)
+
+    def _note(self, rollout_id: str) -> int:
+        """Writes the line; returns how many there were for it before."""
+        file = Path(self.config.executions)
+        with file.open("a") as lines:
+            lines.write(f"{rollout_id}\n")
+        return file.read_text().splitlines().count(rollout_id) - 1
+
+    async def StopRollouts(self, request: StopRolloutsRequest, context: CallContext) -> StopRolloutsResponse:
+        """Takes longer than anybody waits."""
+        await asyncio.Event().wait()
+        return StopRolloutsResponse()

@@ -3,18 +3,22 @@
 import os
 import pathlib
 import signal
+import sys
 import time
 from typing import Any
 
 from gymd.sdk import ResourcesServer, cpu_bound
+from gymd.worker import MEMORY_BYTES
 
 __all__ = [
     "Graded",
     "crash",
     "double",
     "fail",
+    "hoard",
     "noisy",
     "pid",
+    "read",
     "spin",
     "spin_with_pid",
     "unpicklable",
@@ -43,6 +47,11 @@ def fail(text: str) -> None:
     raise ValueError(text)
 
 
+def hoard() -> int:
+    """Takes more memory than a worker may have, without touching it."""
+    return len(bytes(MEMORY_BYTES + 1))
+
+
 def crash() -> None:
     """Ends the process as the kernel does when memory runs out."""
     os.kill(os.getpid(), signal.SIGKILL)
@@ -52,6 +61,11 @@ def noisy(text: str) -> str:
     """Prints, which must not disturb the answer."""
     print(text)  # noqa: T201 - what graders do
     return text
+
+
+def read() -> str:
+    """Reads what the worker is sent, as a program does that asks its user."""
+    return sys.stdin.read() + os.read(0, 100).decode()
 
 
 def unpicklable() -> Any:

@@ -90,7 +90,7 @@ async def test_ready_then_sigterm(tmp_path: Path, config: Path) -> None:
         process.send_signal(signal.SIGTERM)
         code, errors = await ended(process)
         assert code == 0
-        assert not psutil.wait_procs(hosts, timeout=5)[1]
+        assert not psutil.wait_procs(hosts, timeout=20)[1]
         assert not (tmp_path / "state" / "daemon.json").exists()
         lines = [orjson.loads(line) for line in errors.splitlines()]
         assert [line["event"] for line in lines][-1] == "daemon_stopped"
@@ -110,7 +110,7 @@ async def test_the_second_signal_does_not_wait(tmp_path: Path, config: Path) -> 
             began = time.monotonic()
             process.send_signal(signal.SIGINT)
             code, _ = await ended(process)
-            assert (code, time.monotonic() - began < 10) == (0, True)
+            assert (code, time.monotonic() - began < 40) == (0, True)
             with pytest.raises((grpc.aio.AioRpcError, AssertionError)):
                 await stream.expect("never")
 

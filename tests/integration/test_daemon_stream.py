@@ -1,6 +1,7 @@
 """StreamRollouts over real sockets with real host processes."""
 
 import asyncio
+import hashlib
 import os
 import signal
 from collections import Counter
@@ -14,8 +15,10 @@ from gymapi.v1 import rollout_service_pb2 as pb
 from gymapi.v1.errors_pb2 import ErrorReason
 from gymapi.v1.registry_service_pb2 import RestartServerRequest, ServerState
 from gymapi.v1.rollout_pb2 import Outcome, Stage
+from gymd.client.chunks import ChunkReader
 from gymd.errors import from_rpc_error
 from tests.fakes.mesh import RunningMesh, Stream, running, task, toy
+from tests.fakes.toy_agent import LARGE_BYTES
 
 COMPLETED, CANCELLED = Outcome.OUTCOME_COMPLETED, Outcome.OUTCOME_CANCELLED
 
@@ -108,7 +111,7 @@ async def test_a_restart_lets_running_rollouts_finish(mesh: RunningMesh) -> None
     stream = await mesh.stream().open(default_agent="slow")
     await stream.submit(*(task(str(number), "tell") for number in range(50)))
     await mesh.logged("slow", "begun 49/0")
-    await mesh.registry.RestartServer(RestartServerRequest(name="slow"), timeout=5)
+    await mesh.registry.RestartServer(RestartServerRequest(name="slow"), timeout=30)
     await mesh.until(lambda servers: {s.state for s in servers} == {ServerState.SERVER_STATE_STARTING})
     await stream.submit(*(task(str(number)) for number in range(50, 100)))
     rollouts = await stream.until(100)
@@ -161,6 +164,39 @@ async def test_a_host_that_dies_on_every_attempt_is_told(mesh: RunningMesh) -> N
     await stream.finish()
 
 
+async def test_large_data_comes_in_chunks_with_checksums(mesh: RunningMesh) -> None:
+    stream = await mesh.stream().open(default_agent="toy", max_message_bytes=1 << 20, accepts_chunks=True)
+    await stream.submit(task("a", "large"), task("b"))
+    reader, count, whole = ChunkReader(), 0, None
+    while whole is None:
+        whole = reader.take(await stream.expect("result_chunk"))
+        count += 1
+    assert count >= LARGE_BYTES >> 20
+    [blob] = whole.rollout.blobs
+    assert (whole.rollout.rollout_id, blob.name, len(blob.data)) == ("a/0", "pixels", LARGE_BYTES)
+    assert hashlib.sha256(blob.data).hexdigest() == blob.sha256
+    assert (await stream.finish()).result_count == 2
+    assert [result.rollout.rollout_id for result in stream.results] == ["b/0"]
+
+
+@pytest.mark.parametrize("durability", [True, False])
+async def test_the_journal_is_where_the_configuration_says(tmp_path: Path, durability: bool) -> None:
+    folder = tmp_path / "elsewhere"
+    settings = {"journal_dir": folder, "journal_retention_s": 60, "durability": durability}
+    async with running(tmp_path / "state", toy(), **settings) as mesh:
+        stream = mesh.stream()
+        opening = pb.OpenSession(granted_rollouts=1)
+        opening.resume_window.seconds = 3600
+        await stream.send(open=opening)
+        opened = await stream.expect("opened")
+        assert (opened.resume_window.seconds, opened.durable) == (60, durability)
+        await stream.submit(task("a"))
+        await stream.until(1)
+        await stream.finish()
+    assert (folder / "journal.db").exists() == durability
+    assert not (tmp_path / "state" / "journal").exists()
+
+
 async def test_a_consumer_that_reads_nothing_stalls_only_itself(mesh: RunningMesh) -> None:
     lazy = await mesh.stream().open(500, default_agent="toy")
     await lazy.submit(*(task(str(number), "x" * 10_000) for number in range(500)))
@@ -185,10 +221,10 @@ class TestProtocol:
         await stream.submit(task("a"))
         assert (await self.ended(stream))[0] == "PROTOCOL_VIOLATION"
 
-    async def test_what_is_not_built_says_so(self, mesh: RunningMesh) -> None:
+    async def test_a_frame_that_makes_no_sense_ends_the_stream(self, mesh: RunningMesh) -> None:
         stream = await mesh.stream().open()
         await stream.send(policy_update=pb.PolicyUpdate(version=1))
-        assert await self.ended(stream) == ("NOT_IMPLEMENTED", {"feature": "policy_versions"})
+        assert await self.ended(stream) == ("INVALID_REQUEST", {"field": "policy_update.phase"})
 
     async def test_rejections_travel_with_their_values(self, mesh: RunningMesh) -> None:
         stream = await mesh.stream().open(1)
@@ -203,7 +239,7 @@ class TestProtocol:
 
     async def test_sessions_are_listed(self, mesh: RunningMesh) -> None:
         stream = await mesh.stream().open(7)
-        (info,) = (await mesh.rollouts.ListSessions(pb.ListSessionsRequest(), timeout=5)).sessions
+        (info,) = (await mesh.rollouts.ListSessions(pb.ListSessionsRequest(), timeout=30)).sessions
         assert (info.client_name, info.granted_rollouts) == ("test", 7)
         await stream.finish()
 

@@ -68,7 +68,7 @@ async def test_a_foreign_server_registers_works_and_leaves(tmp_path: Path) -> No
         assert "waiting" in waiting.condition
         server, address = await foreign()
         request = pb.RegisterServerRequest(name="far", kind=AGENT, address=address)
-        answer = await mesh.registry.RegisterServer(request, timeout=5)
+        answer = await mesh.registry.RegisterServer(request, timeout=30)
         assert answer.lease_ttl.seconds == 15
         stream = await mesh.stream().open()
         await stream.submit(task("a", rollout_count=20))
@@ -77,7 +77,7 @@ async def test_a_foreign_server_registers_works_and_leaves(tmp_path: Path) -> No
         assert {rollout.rollout_id for rollout in rollouts} == {f"a/{index}" for index in range(20)}
         await stream.finish()
         gone = pb.DeregisterServerRequest(server_id=answer.server_id)
-        await mesh.registry.DeregisterServer(gone, timeout=5)
+        await mesh.registry.DeregisterServer(gone, timeout=30)
         assert [server.state for server in await mesh.servers()] == [pb.ServerState.SERVER_STATE_STARTING]
         await server.stop(None)
 
@@ -85,7 +85,7 @@ async def test_a_foreign_server_registers_works_and_leaves(tmp_path: Path) -> No
 async def test_a_server_that_stops_renewing_turns_unhealthy_and_leaves(mesh: RunningMesh) -> None:
     request = pb.RegisterServerRequest(name="far", kind=AGENT, address="127.0.0.1:1")
     request.lease_ttl.seconds = 1
-    await mesh.registry.RegisterServer(request, timeout=5)
+    await mesh.registry.RegisterServer(request, timeout=30)
     states: list[int] = []
     async with asyncio.timeout(20):
         async for change in mesh.registry.WatchServers(pb.WatchServersRequest()):
@@ -99,35 +99,35 @@ async def test_a_server_that_stops_renewing_turns_unhealthy_and_leaves(mesh: Run
 async def test_registry_errors_have_their_reasons(mesh: RunningMesh) -> None:
     registry = mesh.registry
     taken = pb.RegisterServerRequest(name="toy", kind=pb.ServerKind.SERVER_KIND_MODEL, address="h:1")
-    assert await refused(registry.RegisterServer(taken, timeout=5)) == "NAME_TAKEN"
+    assert await refused(registry.RegisterServer(taken, timeout=30)) == "NAME_TAKEN"
     empty = pb.RegisterServerRequest()
-    assert await refused(registry.RegisterServer(empty, timeout=5)) == "INVALID_REQUEST"
+    assert await refused(registry.RegisterServer(empty, timeout=30)) == "INVALID_REQUEST"
     unknown = pb.DrainServerRequest(name="toi")
-    assert await refused(registry.DrainServer(unknown, timeout=5)) == "SERVER_NOT_FOUND"
+    assert await refused(registry.DrainServer(unknown, timeout=30)) == "SERVER_NOT_FOUND"
     logs = pb.GetServerLogsRequest(name="toi")
-    assert await refused(registry.GetServerLogs(logs, timeout=5)) == "SERVER_NOT_FOUND"
+    assert await refused(registry.GetServerLogs(logs, timeout=30)) == "SERVER_NOT_FOUND"
 
 
 async def test_list_shows_the_daemon_and_its_servers(mesh: RunningMesh) -> None:
-    answer = await mesh.registry.ListServers(pb.ListServersRequest(), timeout=5)
+    answer = await mesh.registry.ListServers(pb.ListServersRequest(), timeout=30)
     (server,) = answer.servers
     assert (server.name, server.state, server.placement) == ("toy", READY, pb.Placement.PLACEMENT_SHARED)
     assert server.pid > 0
     assert server.capabilities.link
     assert (answer.daemon.address, answer.daemon.default_agent) == (mesh.daemon.address, "toy")
     models = pb.ListServersRequest(kind=pb.ServerKind.SERVER_KIND_MODEL)
-    assert not (await mesh.registry.ListServers(models, timeout=5)).servers
+    assert not (await mesh.registry.ListServers(models, timeout=30)).servers
 
 
 async def test_drain_stops_new_work_and_restart_brings_it_back(mesh: RunningMesh) -> None:
     (before,) = await mesh.servers("toy")
-    drained = await mesh.registry.DrainServer(pb.DrainServerRequest(name="toy"), timeout=5)
+    drained = await mesh.registry.DrainServer(pb.DrainServerRequest(name="toy"), timeout=30)
     assert [server.state for server in drained.servers] == [DRAINING]
     stream = await mesh.stream().open()
     await stream.submit(task("a"))
     (admission,) = (await stream.expect("admissions")).admissions
     assert "draining" in admission.rejection.message
-    answer = await mesh.registry.RestartServer(pb.RestartServerRequest(name="toy"), timeout=5)
+    answer = await mesh.registry.RestartServer(pb.RestartServerRequest(name="toy"), timeout=30)
     assert list(answer.restarted_names) == ["toy"]
     (after,) = await mesh.until(lambda servers: [s.state for s in servers] == [READY])
     assert after.pid != before.pid
@@ -160,11 +160,11 @@ async def test_a_server_that_cannot_start_shows_why(tmp_path: Path) -> None:
 async def test_health_and_reflection(mesh: RunningMesh) -> None:
     health = health_pb2_grpc.HealthStub(mesh.channel)
     for service in ("", "gymapi.v1.RegistryService", "gymapi.v1.RolloutService"):
-        answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=5)
+        answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=30)
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
     reflection = reflection_pb2_grpc.ServerReflectionStub(mesh.channel)
     ask = iter([reflection_pb2.ServerReflectionRequest(list_services="")])
-    async for listed in reflection.ServerReflectionInfo(ask, timeout=5):
+    async for listed in reflection.ServerReflectionInfo(ask, timeout=30):
         names = {service.name for service in listed.list_services_response.service}
     assert {"gymapi.v1.RegistryService", "gymapi.v1.RolloutService", "grpc.health.v1.Health"} <= names
 
@@ -174,7 +174,7 @@ async def test_metrics_have_names_labels_and_help(mesh: RunningMesh) -> None:
     await stream.submit(task("a", rollout_count=3), task(""))
     await stream.until(3)
     await stream.finish()
-    metrics = (await mesh.rollouts.GetMetrics(GetMetricsRequest(), timeout=5)).metrics
+    metrics = (await mesh.rollouts.GetMetrics(GetMetricsRequest(), timeout=30)).metrics
     by_name = {metric.name: metric for metric in metrics}
     assert dict(by_name["rollouts_total"].labels) == {"agent": "toy", "outcome": "completed"}
     assert by_name["rollouts_total"].value == 3
@@ -210,7 +210,7 @@ class TestListening:
         async with running(tmp_path / "state", toy(), unix_socket=path) as mesh:
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
             async with dial(f"unix:{path}") as channel:
-                answer = await RegistryServiceStub(channel).ListServers(pb.ListServersRequest(), timeout=5)
+                answer = await RegistryServiceStub(channel).ListServers(pb.ListServersRequest(), timeout=30)
             assert len(answer.servers) == 1
             with pytest.raises(AlreadyExists, match="another process listens"):
                 await Daemon(configuration(tmp_path / "other", unix_socket=path)).start()

@@ -286,7 +286,7 @@ async def test_work_under_way_gets_the_grace(tmp_path: Path, seconds: float, fin
                 with pytest.raises(Exception, match=r"closed|lost|cancelled|interrupted|refused"):
                     await waiting
             assert (await running.ended())[0] == 0
-            assert time.monotonic() - begin < 10
+            assert time.monotonic() - begin < 25
     assert (tmp_path / "slow.closed").read_text() == "s\n"
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from gymapi.v1.registry_service_pb2 import Placement, ServerState
 from gymd.config import ServerSpec
-from gymd.daemon.requirements import Requirements, normalise, requirements_met
-from gymd.daemon.venvs import Environments, VenvError
+from gymd.venvs import Environments, Requirements, VenvError, normalise, requirements_met
 from tests.fakes.mesh import TOY, running, task
 
 
@@ -92,7 +91,7 @@ class TestEnvironments:
         began = time.monotonic()
         again = await environments.ensure(wants(wheels, "# a comment", "toypkg==0.7  # why"), said.append)
         assert (again, said) == (first, [])
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 5
         with pytest.raises(VenvError, match="pip install uv"):
             await environments.ensure(wants(wheels, "toypkg==0.8"), lambda text: None)
 
@@ -113,7 +112,7 @@ class TestEnvironments:
         )
         assert len(set(pythons)) == 1
         assert len([line for line in said if line == "building its environment: uv venv"]) == 1
-        assert any("another daemon" in line for line in said)
+        assert any("another process" in line for line in said)
 
     async def test_what_a_killed_build_left_is_replaced(self, tmp_path: Path, wheels: Path) -> None:
         need = wants(wheels, "toypkg==0.8")
@@ -145,6 +144,47 @@ class TestRequirements:
     def test_the_key_follows_the_contents(self) -> None:
         assert Requirements("a==1", "/x").key == Requirements("a==1", "/y").key
         assert Requirements("a==1", "/x").key != Requirements("a==2", "/x").key
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "-e .",
+            "-e.[dev]",
+            "--editable=./pkg",
+            "./pkg",
+            "../pkg[extra]",
+            "pkg/",
+            "pkg-1.0-py3-none-any.whl",
+            "pkg @ file:./pkg",
+            "pkg@ ./pkg",
+            "a==1\n-r other.txt",
+            "-c limits.txt",
+            "--find-links wheels",
+        ],
+    )
+    def test_the_key_follows_the_folder_where_a_path_is_relative(self, text: str, tmp_path: Path) -> None:
+        (tmp_path / "link").symlink_to(tmp_path)
+        here, there = Requirements(text, str(tmp_path)), Requirements(text, "/elsewhere")
+        assert here.key != there.key
+        assert here.key == Requirements(text, f"{tmp_path}/link").key
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "a==1.2",
+            "a[x,y]>=1,<2; python_version < '3.12' and sys_platform == 'linux'",
+            "-e /opt/pkg",
+            "/opt/pkg.whl",
+            "a @ https://example.org/a/a-1-py3-none-any.whl",
+            "a @ git+https://example.org/a.git@v1",
+            "a @ file:///opt/a",
+            "--index-url https://example.org/simple",
+            "--find-links /opt/wheels",
+            "--pre",
+        ],
+    )
+    def test_and_not_where_none_is(self, text: str) -> None:
+        assert Requirements(text, "/x").key == Requirements(text, "/y").key
 
     @pytest.mark.parametrize(
         ("text", "met"),

@@ -53,6 +53,15 @@ def test_an_output_line_holds_what_came_of_it() -> None:
     assert "failure" not in line
 
 
+def test_what_a_rollout_is_good_for_stands_beside_it() -> None:
+    made = finished(reward=0.5)
+    made.reward.use_for_loss = False
+    made.policy.start_version, made.policy.end_version, made.policy.stale = 3, 5, True
+    facts = json.loads(rollout_line(parse_row(ROW), made, 7))["rollout"]
+    assert (facts["use_for_loss"], facts["policy_versions"], facts["stale"]) == (False, [3, 5], True)
+    assert "use_for_baseline" not in facts
+
+
 def test_no_reward_without_a_verifier() -> None:
     assert "reward" not in json.loads(rollout_line(parse_row(ROW), finished(reward=None), 0))
 

@@ -9,7 +9,7 @@ import pytest
 from gymapi.v1.rollout_pb2 import OUTCOME_CANCELLED, OUTCOME_COMPLETED, Task
 from gymapi.v1.rollout_service_pb2 import RolloutResult, TaskSubmission
 from gymd.client import Rejection, RolloutClient, deadlines
-from gymd.errors import GymdError, InvalidRequest, Unavailable, error
+from gymd.errors import Cancelled, GymdError, InvalidRequest, NotFound, Unavailable, Unimplemented, error
 from tests.fakes.daemon import FakeDaemon, rollout, server
 
 
@@ -113,7 +113,7 @@ async def test_a_large_stream_needs_flat_memory(client: RolloutClient) -> None:
             if count % 5_000 == 0:
                 alive.append(sum(isinstance(thing, TaskSubmission) for thing in gc.get_objects()))
                 assert len(session._inbox) <= 32
-                assert session._outbox.unanswered_count <= 32
+                assert len(session._outbox._sent) <= 32
     assert count == 20_000
     assert max(alive) <= 64
 
@@ -145,8 +145,9 @@ async def test_a_task_larger_than_a_message_is_refused_by_the_client(
 
 async def test_cancel_reaches_exactly_what_it_names(daemon: FakeDaemon, client: RolloutClient) -> None:
     daemon.answer = lambda submission, index: None
+    daemon.features = ["cancel_scopes"]
     source = [
-        TaskSubmission(task_id="one", task=Task(agent="a")),
+        TaskSubmission(task_id="one", task=Task(agent="a"), rollout_count=2),
         TaskSubmission(task_id="two", group_id="g", task=Task(agent="a")),
         TaskSubmission(task_id="three", task=Task(agent="b")),
         TaskSubmission(task_id="four", task=Task(agent="a")),
@@ -154,20 +155,37 @@ async def test_cancel_reaches_exactly_what_it_names(daemon: FakeDaemon, client: 
     async with client.session(credits=8) as session:
         stream = session.run(source)
         first = asyncio.ensure_future(anext(stream))
-        await daemon.until(lambda: bool(daemon.sessions) and daemon.sessions[0].submitted == 4)
-        assert await session.cancel(task_id="one", reason="test") == 1
-        assert (await first).rollout.task_id == "one"
+        await daemon.until(lambda: bool(daemon.sessions) and daemon.sessions[0].submitted == 5)
+        assert await session.cancel(rollout_id="one/1", reason="test") == 1
+        assert (await first).rollout.rollout_id == "one/1"
+        assert await session.cancel(task_id="one") == 1
         assert await session.cancel(group_id="g") == 1
         assert await session.cancel(agent="b") == 1
+        with pytest.raises(GymdError, match="exactly one"):
+            await session.cancel()
         assert await session.cancel(everything=True) == 1
         rest = [result async for result in stream]
-    assert [one.rollout.task_id for one in rest] == ["two", "three", "four"]
+    assert [one.rollout.rollout_id for one in rest] == ["one/0", "two/0", "three/0", "four/0"]
     assert {one.rollout.outcome for one in rest} == {OUTCOME_CANCELLED}
     assert daemon.sessions[0].cancels[0].reason == "test"
-    with pytest.raises(GymdError, match="exactly one"):
-        await session.cancel()
     with pytest.raises(GymdError, match="ended"):
         await session.cancel(everything=True)
+
+
+async def test_a_daemon_that_cannot_say_what_a_cancel_covers_or_does_not_know_the_scope(
+    daemon: FakeDaemon, client: RolloutClient
+) -> None:
+    async with client.session(credits=8) as session:
+        for scope in ({"rollout_id": "a/0"}, {"environment": "sums"}):
+            with pytest.raises(Unimplemented, match="too old"):
+                await session.cancel(**scope)  # type: ignore[arg-type]
+    daemon.features = ["cancel_scopes"]
+    async with client.session(credits=8) as session:
+        running = asyncio.ensure_future(anext(session.run([], final=False), None))
+        with pytest.raises(NotFound, match="environment 'sums'"):
+            await session.cancel(environment="sums")
+        assert await session.cancel(everything=True) == 0
+        running.cancel()
 
 
 async def test_stop_takes_no_more_tasks(daemon: FakeDaemon, client: RolloutClient) -> None:
@@ -286,6 +304,32 @@ async def test_a_session_can_run_several_times(daemon: FakeDaemon, client: Rollo
             session.run([])
 
 
+async def test_a_run_that_never_began_holds_nothing(client: RolloutClient) -> None:
+    async with client.session() as session:
+        unused = session.run(tasks(1))
+        assert len([one async for one in session.run(tasks(1), final=False)]) == 1
+        running = session.run(tasks(2), final=False)
+        await anext(running)
+        with pytest.raises(InvalidRequest, match="this session runs"):
+            await anext(unused)
+
+
+async def test_what_was_not_entered_or_left_says_so(daemon: FakeDaemon, client: RolloutClient) -> None:
+    with pytest.raises(RuntimeError, match="async with RolloutClient"):
+        await RolloutClient(daemon.address).list_servers()
+    session = client.session()
+    with pytest.raises(RuntimeError, match="as session:"):
+        session.run(tasks(1))
+    with pytest.raises(RuntimeError, match="as session:"):
+        await session.cancel(everything=True)
+    async with session:
+        pass
+    with pytest.raises(Cancelled, match="was left"):
+        session.run(tasks(1))
+    with pytest.raises(Cancelled, match="was left"):
+        await session.update_policy(1)
+
+
 async def test_registry_helpers(daemon: FakeDaemon, client: RolloutClient) -> None:
     daemon.servers = [server("a"), server("m", "model")]
     assert [one.name for one in (await client.list_servers()).servers] == ["a", "m"]
@@ -301,7 +345,7 @@ async def test_registry_helpers(daemon: FakeDaemon, client: RolloutClient) -> No
     with pytest.raises(GymdError, match="no server is called") as caught:
         await client.drain_server("nobody")
     assert caught.value.metadata == {"server": "nobody"}
-    with pytest.raises(GymdError, match="no agent server is called"):
+    with pytest.raises(GymdError, match="is called nobody: registered are a"):
         await client.ask_agent(
             "nobody", __import__("gymapi.v1.responses_pb2").v1.responses_pb2.ResponseCreateParams()
         )

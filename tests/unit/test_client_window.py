@@ -54,3 +54,31 @@ def test_acks_wait_for_a_batch_or_for_idleness() -> None:
 def test_no_credits_are_refused() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         CreditWindow(0)
+
+
+def test_bytes_are_granted_in_shares_or_when_idle() -> None:
+    window = CreditWindow(4, 100)
+    window.consume(24)
+    assert window.next_byte_grant(idle=False) is None
+    assert window.next_byte_grant(idle=True) == 124
+    assert window.next_byte_grant(idle=True) is None
+    window.consume(25)
+    assert window.next_byte_grant(idle=False) == 149
+
+
+def test_bytes_that_are_not_counted_are_granted_once_where_they_were() -> None:
+    window = CreditWindow(4)
+    assert window.next_byte_grant(idle=True) is None
+    window.adopt(consumed=2, used=2, granted=4, granted_bytes=50, consumed_bytes=50)
+    granted = window.next_byte_grant(idle=False)
+    assert granted is not None
+    assert granted > 1 << 60
+    window.consume(0)
+    assert window.next_byte_grant(idle=True) is None
+
+
+def test_what_was_stored_before_is_acknowledged_again() -> None:
+    window = CreditWindow(4)
+    window.adopt(consumed=3, used=3, granted=4)
+    assert window.outstanding == 0
+    assert window.next_ack(idle=True) == 3

@@ -203,7 +203,7 @@ def test_a_server_is_described_in_full(place: Path) -> None:
     assert model.config_key == "policy_model.responses_api_models.vllm_model"
     agent = config.server("example_single_tool_call_simple_agent")
     assert agent.kind == "agent"
-    assert agent.datasets[0]["type"] == "example"
+    assert agent.datasets[0].type == "example"
     assert "datasets" not in agent.config
     assert "placement" not in agent.model_fields_set
 

@@ -126,7 +126,7 @@ MISTAKES = {
     "bad port": (mcqa("port: 70000"), f"{BLOCK}.port", "65535", ""),
     "bad replicas": (mcqa("num_workers: 0"), f"{BLOCK}.num_workers", "greater", ""),
     "bad placement": (mcqa("placement: moon"), f"{BLOCK}.placement", "'venv'", ""),
-    "bad datasets": (mcqa("datasets: [x]"), f"{BLOCK}.datasets[0]", "dictionary", ""),
+    "bad datasets": (mcqa("datasets: [x]"), f"{BLOCK}.datasets[0]", "mapping", "jsonl_fpath"),
     "misspelt setting": ("defualt_host: x", "defualt_host", "neither", "'default_host'"),
     "unknown setting": ("zebra: 1", "zebra", "nothing refers", "Remove"),
     "inherit from nothing": ("m: '${inherit_from:geneirc}'", "m", "no 'geneirc' to take over", ""),

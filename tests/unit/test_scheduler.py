@@ -2,133 +2,24 @@
 
 import asyncio
 import gc
-import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
 from gymapi.v1.agent_service_pb2 import RunRolloutRequest, RunRolloutResponse
 from gymapi.v1.errors_pb2 import ErrorReason
-from gymapi.v1.registry_service_pb2 import Server, ServerCapabilities, ServerKind, ServerState
-from gymapi.v1.rollout_pb2 import FailureClass, Outcome, Rollout, Stage
+from gymapi.v1.registry_service_pb2 import Server, ServerState
+from gymapi.v1.rollout_pb2 import FailureClass, Outcome, Stage
 from gymd.daemon import scheduler as scheduler_module
-from gymd.daemon.lanes import Client
-from gymd.daemon.scheduler import Scheduler
-from gymd.daemon.work import Job, TaskWork
-from gymd.errors import GymdError, error
+from gymd.daemon.verdicts import Verdict
+from gymd.errors import error
+from tests.fakes.scheduler import Bench, good, replica
 
 READY, FAILED = ServerState.SERVER_STATE_READY, ServerState.SERVER_STATE_FAILED
 STARTING, DRAINING = ServerState.SERVER_STATE_STARTING, ServerState.SERVER_STATE_DRAINING
 COMPLETED, CANCELLED = Outcome.OUTCOME_COMPLETED, Outcome.OUTCOME_CANCELLED
 TIMED_OUT, ENV_FAILED = Outcome.OUTCOME_TIMED_OUT, Outcome.OUTCOME_ENV_FAILED
-
-Answer = Callable[[Server, RunRolloutRequest], RunRolloutResponse]
-
-
-def replica(
-    server_id: str, state: int = READY, *, name: str = "calc", limit: int = 0, why: str = ""
-) -> Server:
-    return Server(
-        server_id=server_id,
-        name=name,
-        kind=ServerKind.SERVER_KIND_AGENT,
-        state=state,  # type: ignore[arg-type]
-        condition=why,
-        capabilities=ServerCapabilities(max_concurrency=limit),
-    )
-
-
-def good(*_: object) -> RunRolloutResponse:
-    response = RunRolloutResponse()
-    response.rollout.outcome = COMPLETED
-    response.rollout.reward.value = 1.0
-    return response
-
-
-class Bench:
-    """A scheduler whose calls wait for the test, or are answered at once by `answer`."""
-
-    def __init__(self, **options: object) -> None:
-        self.calls: list[tuple[Server, RunRolloutRequest, asyncio.Future[RunRolloutResponse]]] = []
-        self._called = asyncio.Event()
-        self.answer: Answer | None = None
-        self.timeouts: list[float] = []
-        self.scheduler = Scheduler(self._run, **options)  # type: ignore[arg-type]
-        self.client = self.scheduler.new_client()
-        self.done: dict[str, Rollout] = {}
-        self.ended: Counter[str] = Counter()
-        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
-
-    async def _run(self, server: Server, request: RunRolloutRequest, timeout: float) -> RunRolloutResponse:
-        self.timeouts.append(timeout)
-        if self.answer is not None:
-            return self.answer(server, request)
-        future: asyncio.Future[RunRolloutResponse] = asyncio.get_running_loop().create_future()
-        copy = RunRolloutRequest()
-        copy.CopyFrom(request)
-        self.calls.append((server, copy, future))
-        self._called.set()
-        return await future
-
-    def submit(
-        self,
-        *task_ids: str,
-        client: Client | None = None,
-        agent: str = "calc",
-        count: int = 1,
-        rollout_s: float = 60.0,
-        queue_s: float = 60.0,
-        retries: int = 2,
-    ) -> list[Job]:
-        jobs: list[Job] = []
-        where = client or self.client
-        for task_id in task_ids:
-            request = RunRolloutRequest(task_id=task_id)
-            request.task.agent = agent
-            work = TaskWork(
-                request,
-                count,
-                accepted=time.monotonic(),
-                wall=time.time(),
-                rollout_s=rollout_s,
-                queue_s=queue_s,
-                retry_limit=retries,
-            )
-            jobs += [Job(work, index, where, self._on_done) for index in range(count)]
-        self.scheduler.submit(where, jobs)
-        return jobs
-
-    def _on_done(self, job: Job, rollout: Rollout) -> None:
-        self.done[job.rollout_id] = rollout
-        self.ended[job.rollout_id] += 1
-        for count, waiter in self._waiters:
-            if len(self.done) >= count and not waiter.done():
-                waiter.set_result(None)
-
-    async def ends(self, count: int) -> None:
-        """Waits until so many rollouts ended."""
-        if len(self.done) < count:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.append((count, waiter))
-            await asyncio.wait_for(waiter, 10)
-
-    async def calling(self, count: int) -> None:
-        """Waits until so many calls were made in all."""
-        async with asyncio.timeout(10):
-            while len(self.calls) < count:
-                self._called.clear()
-                await self._called.wait()
-
-    def started(self) -> list[str]:
-        return [request.rollout_id for _, request, _ in self.calls]
-
-    def finish(self, position: int, answer: RunRolloutResponse | GymdError | None = None) -> None:
-        future = self.calls[position][2]
-        if isinstance(answer, GymdError):
-            future.set_exception(answer)
-        else:
-            future.set_result(answer or good())
 
 
 @pytest.fixture
@@ -449,6 +340,20 @@ class TestCancel:
         bench.submit("last")
         await bench.ends(5001)
         assert bench.done["last/0"].outcome == COMPLETED
+
+
+async def test_pauses_before_another_attempt_grow_to_a_bound_and_vary(bench: Bench) -> None:
+    [job] = bench.submit("t", retries=100)
+    again = Verdict(ENV_FAILED, again="failed")
+    first = {bench.scheduler._pause(job, again) for _ in range(100)}
+    assert len(first) > 90
+    assert 0.005 <= min(first) < max(first) <= 0.015
+    job.attempt = 60
+    last = {bench.scheduler._pause(job, again) for _ in range(100)}
+    assert 2.5 <= min(last) < max(last) <= 7.5
+    job.attempt = 101
+    assert bench.scheduler._pause(job, again) < 0  # no further one
+    bench.scheduler.cancel(job, "enough")
 
 
 async def test_thousands_end_exactly_once_while_replicas_come_and_go(bench: Bench) -> None:

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gymd.errors import GymdError
+from gymd.mesh import cancel_all
+from gymd.sdk import http
 from gymd.sdk.http import Endpoint, HttpClient, RetryPolicy
 from gymd.sdk.http_outcomes import is_context_overflow
 from tests.fakes.openai_backend import Answer, Backend, openai_backend
@@ -113,7 +115,7 @@ async def test_retry_after_is_honoured(client: HttpClient, backend: Backend) -> 
     backend.plan(Answer(429, {}, headers={"Retry-After": "0.3"}), Answer(json={"ok": True}))
     started = time.monotonic()
     assert await client.post_json(endpoint(backend.url), "/responses", {}) == {"ok": True}
-    assert 0.3 <= time.monotonic() - started < 3
+    assert 0.3 <= time.monotonic() - started < 10
     assert len(backend.requests) == 2
 
 
@@ -171,28 +173,89 @@ async def test_https_on_a_plain_port(client: HttpClient, backend: Backend) -> No
     assert failure.metadata["attempts"] == "1"
 
 
-async def test_deadline_ends_a_hung_endpoint(client: HttpClient, backend: Backend) -> None:
+async def test_deadline_ends_a_hung_endpoint(
+    client: HttpClient, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "_MARGIN_S", 1.5)  # on a busy machine a timer rings late
     backend.plan(Answer(hang=True))
     loop = asyncio.get_running_loop()
     started = loop.time()
-    failure = await fails(client, backend.url, started + 0.3)
+    failure = await fails(client, backend.url, started + 1.8)
     assert failure.reason_name == "DEADLINE_EXCEEDED"
-    assert loop.time() - started < 0.3
+    assert 0.2 < loop.time() - started < 1.8
     assert backend.url in failure.message
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await backend.aborted.wait()
 
 
 async def test_cancelling_closes_the_connection(client: HttpClient, backend: Backend) -> None:
     backend.plan(Answer(hang=True))
     call = asyncio.create_task(client.post_json(endpoint(backend.url), "/responses", {}))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await backend.arrived.wait()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
         await backend.aborted.wait()
     assert backend.in_flight == 0
+
+
+async def test_many_that_are_cancelled_together_close_their_connections_before_one_unwinds(
+    client: HttpClient,
+) -> None:
+    loop = asyncio.get_running_loop()
+    closed: list[int] = []
+
+    async def call(url: str) -> None:
+        try:
+            await client.post_json(endpoint(url), "/responses", {})
+        finally:
+            closed.append(sum(map(_closed, accepted)))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        calls = [asyncio.create_task(call(url)) for _ in range(20)]
+        async with asyncio.timeout(5):
+            accepted = [(await loop.sock_accept(listener))[0] for _ in calls]
+            for connection in accepted:
+                assert await loop.sock_recv(connection, 4)
+            cancel_all(calls)
+            await asyncio.wait(calls)
+        for connection in accepted:
+            connection.close()
+    assert all(call.cancelled() for call in calls)
+    assert closed == [20] * 20
+
+
+def _closed(connection: socket.socket) -> bool:
+    """Whether the other side has closed it."""
+    try:
+        while connection.recv(1 << 16):
+            pass
+    except BlockingIOError:
+        return False
+    return True
+
+
+async def test_a_cancel_after_the_answer_leaves_the_connection_to_the_next_call(
+    client: HttpClient, backend: Backend
+) -> None:
+    backend.plan(Answer(json={"ok": 1}), Answer(json={"ok": 2}))
+    answered = asyncio.Event()
+
+    async def call() -> None:
+        await client.post_json(endpoint(backend.url), "/responses", {})
+        answered.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(call())
+    async with asyncio.timeout(5):
+        await answered.wait()
+        cancel_all([task])
+        await asyncio.wait([task])
+        assert await client.post_json(endpoint(backend.url), "/responses", {}) == {"ok": 2}
+    assert backend.requests[0].peer == backend.requests[1].peer
 
 
 async def test_more_than_a_hundred_at_once(client: HttpClient, backend: Backend) -> None:
@@ -212,6 +275,21 @@ async def test_large_bodies_pass(client: HttpClient, backend: Backend) -> None:
     body = {"input": "x" * 3_000_000}
     assert await client.post_json(endpoint(backend.url), "/responses", body) == {"ok": 1}
     assert backend.requests[0].json == body
+
+
+async def test_a_body_without_a_length_is_bounded(
+    client: HttpClient, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "_MAX_BODY_BYTES", 1000)
+    backend.plan(Answer(body=b'"' + b"x" * 5000 + b'"', chunked=True))
+    failure = await fails(client, backend.url)
+    assert failure.reason_name == "UPSTREAM_MALFORMED"
+    assert "1000 are the limit" in failure.message
+
+
+async def test_json_that_is_nested_too_deep(client: HttpClient, backend: Backend) -> None:
+    backend.plan(Answer(body=b"[" * 200_000))
+    assert (await fails(client, backend.url)).reason_name == "UPSTREAM_MALFORMED"
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8000/v1", "ftp://x/v1", "???"])

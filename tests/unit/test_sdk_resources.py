@@ -1,10 +1,9 @@
 """Resources servers: hooks, rewards, sessions and their end, and code that blocks."""
 
 import asyncio
-import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -17,28 +16,15 @@ from gymapi.v1.rollout_pb2 import OUTCOME_EMPTY
 from gymd.errors import GymdError, error
 from gymd.mesh import CallContext
 from gymd.sdk import ResourcesServer, Reward, Session, TaskView, tool
-from gymd.sdk import resources as module
 from gymd.sdk.resources import ResourcesServicer
-from gymd.sdk.testing import RunningServer, eventually, expect_error, make_response, start_server
+from gymd.sdk.testing import eventually, expect_error, make_response, start_server
+from tests.fakes.made_resources import server_class, started
 
 CONTEXT = CallContext("", None, {})
 
 
 class Row(pydantic.BaseModel):
     limit: int
-
-
-def server_class(**methods: Any) -> type[ResourcesServer]:
-    async def verify(self: Any) -> float:
-        return 1.0
-
-    return type("Made", (ResourcesServer,), {"verify": verify, **methods})
-
-
-@contextlib.asynccontextmanager
-async def started(**methods: Any) -> AsyncIterator[RunningServer]:
-    async with start_server(server_class(**methods), transport="in-process") as server:
-        yield server
 
 
 # Hooks.
@@ -149,6 +135,21 @@ async def test_components_and_extras() -> None:
     assert (reward.extras["set"], reward.extras["other"]) == ([1], "1/2")
 
 
+async def test_a_verifier_may_say_what_a_rollout_is_good_for() -> None:
+    async def verify(self: Any) -> Reward:
+        return Reward(0.0, use_for_loss=False, use_for_baseline=True)
+
+    async def plain(self: Any) -> float:
+        return 0.0
+
+    async with started(verify=verify) as server:
+        reward = await server.verify({})
+    assert (reward.use_for_loss, reward.use_for_baseline) == (False, True)
+    async with started(verify=plain) as server:
+        reward = await server.verify({})
+    assert (reward.use_for_loss, reward.use_for_baseline) == (None, None)
+
+
 async def test_a_component_that_is_no_number_is_named() -> None:
     async def verify(self: Any) -> Reward:
         return Reward(0.5, {"format": float("nan")})
@@ -156,105 +157,6 @@ async def test_a_component_that_is_no_number_is_named() -> None:
     async with started(verify=verify) as server:
         failure = await expect_error("SERVER_CODE_FAILED", server.verify({}), "a nan component")
         assert "'format'" in str(failure)
-
-
-# Sessions.
-
-
-async def test_idle_sessions_are_closed_and_busy_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SWEEP_S", 0.02)
-    closed, go = [], asyncio.Event()
-
-    async def close_session(self: Any, session: Session) -> None:
-        closed.append(session.id)
-        if session.id == "broken":
-            raise RuntimeError("cannot close")
-
-    @tool
-    async def wait(self: Any) -> str:
-        """Wait."""
-        await go.wait()
-        return "done"
-
-    async with started(close_session=close_session, wait=wait) as server:
-        for name in ("idle", "busy", "broken"):
-            request = pb.SeedSessionRequest(session_id=name)
-            request.idle_timeout.FromMilliseconds(60)
-            await server.call("SeedSession", request)
-        await server.seed({}, session_id="patient")
-        call = pb.CallToolRequest(session_id="busy", call_id="c", name="wait")
-        waiting = asyncio.ensure_future(server.call("CallTool", call))
-        await eventually(lambda: set(closed) == {"idle", "broken"}, "closing the idle sessions")
-        assert set(server.open_sessions) == {"busy", "patient"}
-        go.set()
-        assert (await waiting).output == "done"
-        await eventually(lambda: "busy" in closed, "closing the session that was busy")
-        gone = pb.CallToolRequest(session_id="idle", call_id="c", name="wait")
-        await expect_error("SESSION_NOT_FOUND", server.call("CallTool", gone), "a call after expiry")
-
-
-async def test_a_repeated_seed_waits_for_the_first() -> None:
-    go, seeds = asyncio.Event(), []
-
-    async def seed_session(self: Any, session: Session) -> None:
-        seeds.append(session.id)
-        await go.wait()
-        session.state = "ready"
-
-    async with started(seed_session=seed_session) as server:
-        first = asyncio.ensure_future(server.seed({}, session_id="s"))
-        await eventually(lambda: seeds, "seeding")
-        second = asyncio.ensure_future(server.seed({}, session_id="s"))
-        await asyncio.sleep(0)
-        assert not second.done()
-        go.set()
-        await asyncio.gather(first, second)
-        assert seeds == ["s"]
-        await (await first).close()
-
-
-async def test_a_repeated_seed_fails_as_the_first_does() -> None:
-    go, seeds = asyncio.Event(), []
-
-    async def seed_session(self: Any, session: Session) -> None:
-        seeds.append(session.id)
-        await go.wait()
-        raise ValueError("no such world")
-
-    async with started(seed_session=seed_session) as server:
-        failing = [asyncio.ensure_future(server.seed({}, session_id="s")) for _ in range(2)]
-        interrupted = [asyncio.ensure_future(server.seed({}, session_id="t")) for _ in range(2)]
-        await eventually(lambda: len(seeds) == 2, "seeding")
-        await asyncio.sleep(0)
-        interrupted[0].cancel()
-        await expect_error("SESSION_LOST", interrupted[1], "a repeat of an interrupted seed")
-        go.set()
-        for seeding in failing:
-            await expect_error("SERVER_CODE_FAILED", seeding, "a broken seed")
-        assert seeds == ["s", "t"]
-        assert server.open_sessions == []
-
-
-async def test_a_seed_that_raises_leaves_no_session() -> None:
-    async def seed_session(self: Any) -> None:
-        raise ValueError("no such world")
-
-    async with started(seed_session=seed_session) as server:
-        failure = await expect_error("SERVER_CODE_FAILED", server.seed({}), "a broken seed")
-        assert "no such world" in str(failure)
-        assert server.open_sessions == []
-
-
-async def test_sessions_are_closed_when_the_server_stops() -> None:
-    closed = []
-
-    async def close_session(self: Any, session: Session) -> None:
-        closed.append(session.id)
-
-    async with started(close_session=close_session) as server:
-        await server.seed({}, session_id="a")
-        await server.seed({}, session_id="b")
-    assert closed == ["a", "b"]
 
 
 # Repeated calls.
@@ -375,7 +277,7 @@ async def test_a_blocking_tool_does_not_stop_the_others_and_its_deadline_holds()
         begin = time.monotonic()
         await expect_error("DEADLINE_EXCEEDED", server.call("CallTool", request, 0.1), "a blocking tool")
         assert (await session.verify()).value == 1.0
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 9
         stop.set()
 
 

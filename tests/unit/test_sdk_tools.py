@@ -228,3 +228,18 @@ def test_tools_of_base_classes_come_first_and_may_be_replaced() -> None:
     tools = collect_tools(Derived())
     assert list(tools) == ["first", "second", "third"]
     assert tools["first"].definition.description == "Mine."
+
+
+def test_a_tool_may_have_another_name_than_its_method() -> None:
+    class Named:
+        log = "the server's logger"
+
+        @tool(name="log")
+        async def logarithm(self, number: float) -> float:
+            """Takes it."""
+            return number
+
+    found = collect_tools(Named())
+    assert list(found) == ["log"]
+    assert found["log"].definition.name == "log"
+    assert found["log"].definition.description == "Takes it."

@@ -18,8 +18,8 @@ from gymd.daemon.plan import make_plan
 from gymd.daemon.process import describe_exit
 from gymd.daemon.registry import Registry
 from gymd.daemon.supervisor import Supervisor
-from gymd.daemon.venvs import Environments
 from gymd.errors import NotFound, Unimplemented
+from gymd.venvs import Environments
 
 FAKE_HOST = str(Path(__file__).parents[1] / "fakes" / "host.py")
 READY, STARTING = ServerState.SERVER_STATE_READY, ServerState.SERVER_STATE_STARTING
@@ -168,7 +168,7 @@ class TestProcesses:
             began = time.monotonic()
             os.kill(first.pid, signal.SIGKILL)
             (crashed,) = await mesh.until(lambda servers: "SIGKILL" in servers[0].condition)
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < 10
             assert crashed.state == STARTING
             again = await mesh.running("a", after=first.pid)
             assert (again.restart_count, again.host_id) == (1, "pool-0.1")
@@ -232,7 +232,7 @@ class TestProcesses:
         async with supervised(tmp_path, spec("a", config={"child": True, "exit": 5})) as mesh:
             began = time.monotonic()
             await mesh.until(lambda servers: "code 5" in servers[0].condition)
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 20
 
     async def test_stop_before_the_daemon_listens(self, tmp_path: Path) -> None:
         async with supervised(tmp_path, spec("a"), serve=False) as mesh:
@@ -247,6 +247,13 @@ class TestProcesses:
                     call()
             with pytest.raises(NotFound, match="did you mean 'far'"):
                 mesh.supervisor.restart("fra")
+
+    async def test_the_trainers_policy_is_part_of_the_daemon(self, tmp_path: Path) -> None:
+        policy = ServerSpec(name="policy_model", kind="model", implementation="trainer_policy")
+        async with supervised(tmp_path, policy) as mesh:
+            for call in (mesh.supervisor.restart, lambda name: mesh.supervisor.logs(name, 1)):
+                with pytest.raises(Unimplemented, match="restart the trainer; `gymctl down`"):
+                    call("policy_model")
 
 
 @pytest.mark.parametrize(
