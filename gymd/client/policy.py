@@ -19,7 +19,7 @@ from typing import Any
 
 import orjson
 
-from gymapi.v1.responses_pb2 import Item, Response, ResponseCreateParams
+from gymapi.v1.responses_pb2 import Item, Response, ResponseCreateParams, SamplingParams
 from gymapi.v1.rollout_service_pb2 import (
     GenerateRequest,
     GenerateRequests,
@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 FRAME_ANSWERS = 64
 FRAME_BYTES = 1024 * 1024
 """A frame of answers is closed at either of these."""
+
+_ECHOED = ("temperature", "top_p")  # what a Response itself says of the sampling
 
 
 class GenerateCall:
@@ -143,6 +145,10 @@ class Generated:
     """`length`: cut off by a limit of tokens; any other word: it came to its end."""
     policy_version: int | None = None
     """Version that sampled; None: the trainer's `policy_version` when the call began."""
+    sampling: Mapping[str, float | None] = field(default_factory=dict)
+    """What shaped the sampling, to be noted with the ids: `top_k`, `min_p`, `repetition_penalty`,
+    `presence_penalty`, `frequency_penalty`, `seed`; `temperature` and `top_p` where they are not those of the
+    call. None is as good as absent: not stated."""
 
 
 Answer = str | Generated | Response
@@ -355,13 +361,14 @@ def _encode(call: GenerateCall, answer: Answer) -> GenerateResult:
         result.policy_version = answer.policy_version
     if call.prompt_token_ids:
         _encode_sampled(result, call, answer)
-        return result
-    if answer.token_ids is not None:
-        if answer.logprobs is None or answer.prompt_token_ids is None:
-            raise ValueError("token_ids need logprobs and prompt_token_ids beside them")
-        trace = make_token_trace(answer.prompt_token_ids, answer.token_ids, answer.logprobs)
-        result.token_trace.CopyFrom(trace)
-    _fill(result.response, call, answer)
+    else:
+        if answer.token_ids is not None:
+            if answer.logprobs is None or answer.prompt_token_ids is None:
+                raise ValueError("token_ids need logprobs and prompt_token_ids beside them")
+            trace = make_token_trace(answer.prompt_token_ids, answer.token_ids, answer.logprobs)
+            result.token_trace.CopyFrom(trace)
+        _fill(result.response, call, answer)
+    _encode_sampling(result, answer.sampling)
     return result
 
 
@@ -382,6 +389,23 @@ def _encode_sampled(result: GenerateResult, call: GenerateCall, answer: Generate
         result.response.output.extend(_items(call, answer))
 
 
+def _encode_sampling(result: GenerateResult, sampling: Mapping[str, float | None]) -> None:
+    """Notes how the answer was sampled: temperature and top-p in the response, the rest with the ids."""
+    told = SamplingParams()
+    for name, value in sampling.items():
+        if value is None:
+            continue
+        if name in _ECHOED:
+            setattr(result.response, name, value)
+        elif name in SamplingParams.DESCRIPTOR.fields_by_name:
+            setattr(told, name, value)
+        else:
+            known = ", ".join((*_ECHOED, *SamplingParams.DESCRIPTOR.fields_by_name))
+            raise ValueError(f"`sampling` of the answer holds {name!r}; it can hold {known}")
+    if told.ListFields() and result.HasField("token_trace"):
+        result.token_trace.sampling.CopyFrom(told)
+
+
 def _fill(response: Response, call: GenerateCall, answer: Generated) -> None:
     response.id = f"resp_{call.call_id}"
     response.created_at = time.time()
@@ -391,7 +415,7 @@ def _fill(response: Response, call: GenerateCall, answer: Generated) -> None:
         response.status = "incomplete"
         response.incomplete_details.reason = "max_output_tokens"
     response.output.extend(_items(call, answer))
-    for name in ("temperature", "top_p"):
+    for name in _ECHOED:
         if call.params.HasField(name):
             setattr(response, name, getattr(call.params, name))
     if answer.token_ids is not None and answer.prompt_token_ids is not None:

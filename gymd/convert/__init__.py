@@ -23,6 +23,7 @@ from gymd.convert.responses import (
     usage_from_json,
     usage_to_json,
 )
+from gymd.convert.sampling import tell_sampling
 from gymd.convert.text import message_text, output_text
 from gymd.convert.tokens import make_token_trace, pack_logprobs, trace_ids
 from gymd.convert.usage import sum_usage, total_usage, usage_from_chat
@@ -53,6 +54,7 @@ __all__ = [
     "response_to_json",
     "split_think",
     "sum_usage",
+    "tell_sampling",
     "tokenize_request",
     "tool_from_json",
     "tool_to_json",

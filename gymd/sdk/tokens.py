@@ -81,6 +81,8 @@ class TokenRecorder:
         _fill(segment, added, sampled, fields.get(_LOGPROBS, b""))
         if trace.HasField("policy_version"):
             segment.policy_version = trace.policy_version
+        if trace.HasField("sampling"):
+            segment.sampling.CopyFrom(trace.sampling)
         if response.HasField("temperature"):
             segment.temperature = response.temperature
         if response.HasField("top_p"):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gymapi.v1.responses_pb2 import SamplingParams
 from gymapi.v1.rollout_pb2 import DRIFT_CLEAN, OUTCOME_COMPLETED, Rollout
 from gymd.client import GenerateCall, Generated, Trainer
 from gymd.client.tokens import branches
@@ -54,7 +55,8 @@ class IdsOnly:
         turns = self.calls.setdefault(call.rollout_id, [])
         sampled = self.plan[len(turns)]
         turns.append((call.prompt_token_ids, sampled))
-        return Generated(token_ids=sampled, logprobs=[-0.5] * len(sampled))
+        told = {"top_p": 0.75, "top_k": 20, "seed": len(turns)}
+        return Generated(token_ids=sampled, logprobs=[-0.5] * len(sampled), sampling=told)
 
 
 async def test_two_turns_with_a_tool_are_one_sequence(tmp_path: Path) -> None:
@@ -78,6 +80,8 @@ def _check(rollout: Rollout, engine: Any, *turns: tuple[list[int], list[int]]) -
     assert kinds == ["message", "function_call", "function_call_output", "message"]
     assert rollout.response.output[1].function_call.arguments_json == '{"city":"ab"}'
     assert [segment.drift for segment in rollout.trajectory.segments] == [DRIFT_CLEAN] * 2
+    told_sampling = [(one.temperature, one.top_p, one.sampling) for one in rollout.trajectory.segments]
+    assert told_sampling == [(0.5, 0.75, SamplingParams(top_k=20, seed=turn)) for turn in (1, 2)]
     (first, asked), (second, told) = turns
     output = rollout.response.output[2].function_call_output.output_text
     new = f"\n<|im_start|>tool\n{output}<|im_end|>\n<|im_start|>assistant\n"

@@ -6,11 +6,12 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gymapi.v1.responses_pb2 import Response
+from gymapi.v1.responses_pb2 import Response, SamplingParams
 from gymapi.v1.rollout_service_pb2 import GenerateRequest, GenerateRequests, GenerateResult
 from gymd.client import GenerateCall, Generated, ToolCall
 from gymd.client.policy import PolicyRunner
@@ -133,12 +134,45 @@ async def test_everything_that_was_generated() -> None:
     assert result.policy_version == 9
 
 
+async def test_how_it_was_sampled() -> None:
+    told = {"temperature": 1, "top_k": 20, "min_p": 0.25, "seed": None}
+    made = Generated("yes", token_ids=[3], logprobs=[-0.5], prompt_token_ids=[1, 2], sampling=told)
+    result = await answered(lambda call: made, temperature=0.5, top_p=0.75, seed=4)
+    assert (result.response.temperature, result.response.top_p) == (1.0, 0.75)
+    assert result.token_trace.sampling == SamplingParams(top_k=20, min_p=0.25)
+    result = await answered(lambda call: replace(made, sampling={}), top_k=4)
+    assert not result.token_trace.HasField("sampling"), "nobody said that the policy looked at it"
+    result = await answered(lambda call: Generated("yes", sampling=told))
+    assert result.response.temperature == 1.0
+    assert not result.HasField("token_trace"), "there are no ids to note it with"
+
+
+async def test_how_ids_were_sampled() -> None:
+    """Where the daemon writes the prompt, all that comes back is ids."""
+    one = request(temperature=0.5)
+    one.prompt_token_ids.extend([1, 2])
+    told = {"top_p": 0.5, "top_k": 20}
+    async with serving(lambda call: Generated(token_ids=[3], logprobs=[-0.5], sampling=told)) as side:
+        side.ask(one)
+        result = await side.result()
+    assert result.token_trace.sampling == SamplingParams(top_k=20)
+    assert result.response == Response(top_p=0.5)
+
+
 async def test_a_response_goes_as_it_is() -> None:
     assert (await answered(lambda call: Response(id="r"))).response == Response(id="r")
 
 
 @pytest.mark.parametrize(
-    "bad", [None, 7, Generated(token_ids=[1]), Generated(token_ids=[1], logprobs=[], prompt_token_ids=[1])]
+    "bad",
+    [
+        None,
+        7,
+        Generated(token_ids=[1]),
+        Generated(token_ids=[1], logprobs=[], prompt_token_ids=[1]),
+        Generated(sampling={"topk": 1}),
+        Generated(sampling={"top_k": 0.5}),
+    ],
 )
 async def test_answers_that_are_none(bad: Any) -> None:
     async with serving(lambda call: bad) as side:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from gymapi.v1.responses_pb2 import Response
+from gymapi.v1.responses_pb2 import Response, SamplingParams
 from gymapi.v1.rollout_pb2 import (
     DRIFT_CLEAN,
     DRIFT_FORKED,
@@ -56,6 +56,32 @@ def test_calls_that_go_on_are_one_branch() -> None:
     assert branch.prompt_length == 2
     assert branch.logprobs[branch.sampled].tolist() == [-0.25, -0.5, -0.25, -0.25, -0.5]
     assert np.isnan(branch.logprobs[~branch.sampled]).all()
+
+
+def test_segments_say_how_their_own_call_was_sampled() -> None:
+    recorder = TokenRecorder()
+    told = SamplingParams(
+        top_k=-1,
+        min_p=0.25,
+        repetition_penalty=1.5,
+        presence_penalty=-0.5,
+        frequency_penalty=0.75,
+        seed=2**62,
+    )
+    first, second = answer([1, 2], [3, 4]), answer([1, 2, 3, 8], [5])
+    first.temperature, first.top_p = 0.0, 1.0
+    first.output[-1].token_trace.sampling.CopyFrom(told)
+    recorder.add(first, 0)
+    recorder.add(second, 1)
+    assert recorder.trajectory is not None
+    one, other = recorder.trajectory.segments
+    assert (one.temperature, one.top_p, one.sampling) == (0.0, 1.0, told)
+    assert [other.HasField(name) for name in ("temperature", "top_p", "sampling")] == [False] * 3
+    # The tree, and how it reads, is that of the same calls of which nothing is known.
+    silent = record(([1, 2], [3, 4]), ([1, 2, 3, 8], [5]))
+    assert drifts(recorder.trajectory) == drifts(silent) == [DRIFT_CLEAN, DRIFT_REALIGNED]
+    assert [entries_of(branch) for branch in branches(recorder.trajectory)] == read_one_by_one(silent)
+    assert recorder.trajectory.ByteSize() - silent.ByteSize() < 80
 
 
 def test_an_answer_that_the_template_wrote_otherwise_is_realigned() -> None:

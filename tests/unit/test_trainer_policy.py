@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from gymapi.v1.model_service_pb2 import CreateResponseRequest, StreamResponseRequest
-from gymapi.v1.responses_pb2 import Response, TokenTrace
+from gymapi.v1.responses_pb2 import Response, SamplingParams, TokenTrace
 from gymapi.v1.rollout_service_pb2 import (
     GenerateRequest,
     GenerateResult,
     GenerateResults,
     OpenSession,
 )
+from gymd.convert import params_from_json
 from gymd.daemon.policy import PolicySettings, TrainerPolicy, find_desk
 from gymd.daemon.policy_desk import PolicyCall
 from gymd.daemon.replies import response_of
@@ -277,6 +278,16 @@ class TestAnswers:
         assert (response.id, response.model, response.status) == ("resp_c", "policy", "completed")
         # As it was asked to sample, unless the trainer says otherwise.
         assert (response.temperature, response.top_p) == (0.5, 0.25)
+        assert not trace.HasField("sampling")
+
+    def test_how_it_was_sampled_is_what_the_trainer_says(self) -> None:
+        result = answer("c")
+        result.token_trace.prompt_token_ids.append(1)
+        result.token_trace.sampling.top_k = 20
+        asked = GenerateRequest(call_id="c")
+        asked.params.CopyFrom(params_from_json({"input": "hi", "top_k": 5, "seed": 3}))
+        response = response_of(result, asked)
+        assert response.output[-1].token_trace.sampling == SamplingParams(top_k=20)
 
     @pytest.mark.parametrize(
         ("trace", "why"),

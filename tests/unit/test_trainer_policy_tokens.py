@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gymapi.v1.model_service_pb2 import CreateResponseRequest
-from gymapi.v1.responses_pb2 import Response, ResponseCreateParams
+from gymapi.v1.responses_pb2 import Response, ResponseCreateParams, SamplingParams
 from gymapi.v1.rollout_pb2 import DRIFT_CLEAN, DRIFT_FORKED, DRIFT_REALIGNED
 from gymapi.v1.rollout_service_pb2 import GenerateRequest, GenerateResult, GenerateResults
 from gymd.convert import output_text, params_from_json
@@ -298,9 +298,14 @@ async def test_ids_on_the_last_item(folder: Path) -> None:
 
 async def test_what_else_a_trace_holds_stays(folder: Path) -> None:
     talk = Talk(folder)
-    response = await talk.say("ab" + END, token_trace={"routed_experts": "AAEC"})
+    told = {"routed_experts": "AAEC", "sampling": {"top_k": 20, "seed": 3}}
+    response = await talk.say("ab" + END, token_trace=told, response={"top_p": 0.25})
     trace = response.output[-1].token_trace
     assert (trace.routed_experts, trace.policy_version) == ("AAEC", 4)
+    assert talk.recorder.trajectory is not None
+    [segment] = talk.recorder.trajectory.segments
+    assert (segment.temperature, segment.top_p) == (0.5, 0.25)
+    assert segment.sampling == SamplingParams(top_k=20, seed=3)
     assert list(trace.generation_token_ids) == talk.spell("ab" + END)
 
 

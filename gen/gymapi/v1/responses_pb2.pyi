@@ -111,18 +111,36 @@ class Item(_message.Message):
     def __init__(self, message: _Optional[_Union[MessageItem, _Mapping]] = ..., function_call: _Optional[_Union[FunctionCall, _Mapping]] = ..., function_call_output: _Optional[_Union[FunctionCallOutput, _Mapping]] = ..., reasoning: _Optional[_Union[ReasoningItem, _Mapping]] = ..., mcp_call: _Optional[_Union[McpCall, _Mapping]] = ..., custom_tool_call: _Optional[_Union[CustomToolCall, _Mapping]] = ..., custom_tool_call_output: _Optional[_Union[CustomToolCallOutput, _Mapping]] = ..., web_search_call: _Optional[_Union[WebSearchCall, _Mapping]] = ..., file_search_call: _Optional[_Union[FileSearchCall, _Mapping]] = ..., code_interpreter_call: _Optional[_Union[CodeInterpreterCall, _Mapping]] = ..., shell_call: _Optional[_Union[ShellCall, _Mapping]] = ..., shell_call_output: _Optional[_Union[ShellCallOutput, _Mapping]] = ..., unknown: _Optional[_Union[UnknownVariant, _Mapping]] = ..., mcp_list_tools: _Optional[_Union[McpListTools, _Mapping]] = ..., mcp_approval_request: _Optional[_Union[McpApprovalRequest, _Mapping]] = ..., mcp_approval_response: _Optional[_Union[McpApprovalResponse, _Mapping]] = ..., computer_call: _Optional[_Union[ComputerCall, _Mapping]] = ..., computer_call_output: _Optional[_Union[ComputerCallOutput, _Mapping]] = ..., image_generation_call: _Optional[_Union[ImageGenerationCall, _Mapping]] = ..., local_shell_call: _Optional[_Union[LocalShellCall, _Mapping]] = ..., local_shell_call_output: _Optional[_Union[LocalShellCallOutput, _Mapping]] = ..., apply_patch_call: _Optional[_Union[ApplyPatchCall, _Mapping]] = ..., apply_patch_call_output: _Optional[_Union[ApplyPatchCallOutput, _Mapping]] = ..., tool_search_call: _Optional[_Union[ToolSearchCall, _Mapping]] = ..., tool_search_output: _Optional[_Union[ToolSearchOutput, _Mapping]] = ..., additional_tools: _Optional[_Union[AdditionalTools, _Mapping]] = ..., configuration_update: _Optional[_Union[ConfigurationUpdate, _Mapping]] = ..., compaction: _Optional[_Union[CompactionItem, _Mapping]] = ..., compaction_trigger: _Optional[_Union[CompactionTrigger, _Mapping]] = ..., item_reference: _Optional[_Union[ItemReference, _Mapping]] = ..., program: _Optional[_Union[ProgramItem, _Mapping]] = ..., program_output: _Optional[_Union[ProgramOutput, _Mapping]] = ..., token_trace: _Optional[_Union[TokenTrace, _Mapping]] = ...) -> None: ...
 
 class TokenTrace(_message.Message):
-    __slots__ = ("prompt_token_ids", "generation_token_ids", "generation_logprobs", "routed_experts", "policy_version")
+    __slots__ = ("prompt_token_ids", "generation_token_ids", "generation_logprobs", "routed_experts", "policy_version", "sampling")
     PROMPT_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     GENERATION_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     GENERATION_LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     ROUTED_EXPERTS_FIELD_NUMBER: _ClassVar[int]
     POLICY_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SAMPLING_FIELD_NUMBER: _ClassVar[int]
     prompt_token_ids: _containers.RepeatedScalarFieldContainer[int]
     generation_token_ids: _containers.RepeatedScalarFieldContainer[int]
     generation_logprobs: _containers.RepeatedScalarFieldContainer[float]
     routed_experts: str
     policy_version: int
-    def __init__(self, prompt_token_ids: _Optional[_Iterable[int]] = ..., generation_token_ids: _Optional[_Iterable[int]] = ..., generation_logprobs: _Optional[_Iterable[float]] = ..., routed_experts: _Optional[str] = ..., policy_version: _Optional[int] = ...) -> None: ...
+    sampling: SamplingParams
+    def __init__(self, prompt_token_ids: _Optional[_Iterable[int]] = ..., generation_token_ids: _Optional[_Iterable[int]] = ..., generation_logprobs: _Optional[_Iterable[float]] = ..., routed_experts: _Optional[str] = ..., policy_version: _Optional[int] = ..., sampling: _Optional[_Union[SamplingParams, _Mapping]] = ...) -> None: ...
+
+class SamplingParams(_message.Message):
+    __slots__ = ("top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "seed")
+    TOP_K_FIELD_NUMBER: _ClassVar[int]
+    MIN_P_FIELD_NUMBER: _ClassVar[int]
+    REPETITION_PENALTY_FIELD_NUMBER: _ClassVar[int]
+    PRESENCE_PENALTY_FIELD_NUMBER: _ClassVar[int]
+    FREQUENCY_PENALTY_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    top_k: int
+    min_p: float
+    repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    seed: int
+    def __init__(self, top_k: _Optional[int] = ..., min_p: _Optional[float] = ..., repetition_penalty: _Optional[float] = ..., presence_penalty: _Optional[float] = ..., frequency_penalty: _Optional[float] = ..., seed: _Optional[int] = ...) -> None: ...
 
 class MessageItem(_message.Message):
     __slots__ = ("role", "content_text", "content_parts", "id", "status", "phase", "json_form")

@@ -151,7 +151,7 @@ class TokenSpan(_message.Message):
     def __init__(self, start: _Optional[int] = ..., length: _Optional[int] = ...) -> None: ...
 
 class TokenSegment(_message.Message):
-    __slots__ = ("parent", "token_ids", "sampled_spans", "logprobs", "policy_version", "temperature", "top_p", "finish_reason", "drift", "dropped_token_count", "item_indices", "shared_token_count")
+    __slots__ = ("parent", "token_ids", "sampled_spans", "logprobs", "policy_version", "temperature", "top_p", "finish_reason", "drift", "dropped_token_count", "item_indices", "shared_token_count", "sampling")
     PARENT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     SAMPLED_SPANS_FIELD_NUMBER: _ClassVar[int]
@@ -164,6 +164,7 @@ class TokenSegment(_message.Message):
     DROPPED_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     ITEM_INDICES_FIELD_NUMBER: _ClassVar[int]
     SHARED_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SAMPLING_FIELD_NUMBER: _ClassVar[int]
     parent: int
     token_ids: _containers.RepeatedScalarFieldContainer[int]
     sampled_spans: _containers.RepeatedCompositeFieldContainer[TokenSpan]
@@ -176,7 +177,8 @@ class TokenSegment(_message.Message):
     dropped_token_count: int
     item_indices: _containers.RepeatedScalarFieldContainer[int]
     shared_token_count: int
-    def __init__(self, parent: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., sampled_spans: _Optional[_Iterable[_Union[TokenSpan, _Mapping]]] = ..., logprobs: _Optional[_Iterable[float]] = ..., policy_version: _Optional[int] = ..., temperature: _Optional[float] = ..., top_p: _Optional[float] = ..., finish_reason: _Optional[str] = ..., drift: _Optional[_Union[Drift, str]] = ..., dropped_token_count: _Optional[int] = ..., item_indices: _Optional[_Iterable[int]] = ..., shared_token_count: _Optional[int] = ...) -> None: ...
+    sampling: _responses_pb2.SamplingParams
+    def __init__(self, parent: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., sampled_spans: _Optional[_Iterable[_Union[TokenSpan, _Mapping]]] = ..., logprobs: _Optional[_Iterable[float]] = ..., policy_version: _Optional[int] = ..., temperature: _Optional[float] = ..., top_p: _Optional[float] = ..., finish_reason: _Optional[str] = ..., drift: _Optional[_Union[Drift, str]] = ..., dropped_token_count: _Optional[int] = ..., item_indices: _Optional[_Iterable[int]] = ..., shared_token_count: _Optional[int] = ..., sampling: _Optional[_Union[_responses_pb2.SamplingParams, _Mapping]] = ...) -> None: ...
 
 class Trajectory(_message.Message):
     __slots__ = ("segments",)

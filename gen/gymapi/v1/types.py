@@ -237,6 +237,7 @@ __all__ = (
     "RunRolloutRequest",
     "RunRolloutResponse",
     "SafetyCheck",
+    "SamplingParams",
     "ScoredRollout",
     "ScreenPoint",
     "ScreenshotAction",
@@ -4122,7 +4123,8 @@ class GenerateResult(betterproto2.Message):
     """
     Ids and logprobs of the answer. Absent: those of the last output item, if it brings any. For a request with
     prompt_token_ids it is needed, unless incomplete_details say why nothing was sampled; its prompt_token_ids may be
-    left out, and its logprobs too if return_tokens is not true. Others than those of the request are refused.
+    left out, and its logprobs too if return_tokens is not true. Others than those of the request are refused. Its
+    `sampling` is noted as it is; temperature and top-p are the request's unless the response states others.
     """
 
     policy_version: "int | None" = betterproto2.field(4, betterproto2.TYPE_INT64, optional=True)
@@ -8814,6 +8816,48 @@ default_message_pool.register_message("gymapi.v1", "SafetyCheck", SafetyCheck)
 
 
 @dataclass(eq=False, repr=False)
+class SamplingParams(betterproto2.Message):
+    """
+    What shaped the distribution that the tokens of a call were sampled from, beside temperature and top-p: as the
+    engine was told, overrides of the model server included. Absent fields: not stated; mostly the engine's own
+    default, which may come from the model's generation config. Names are vLLM's, exact meanings the engine's.
+    """
+
+    top_k: "int | None" = betterproto2.field(1, betterproto2.TYPE_INT64, optional=True)
+    """
+    Only so many of the likeliest tokens were candidates; 0 or -1: all.
+    """
+
+    min_p: "float | None" = betterproto2.field(2, betterproto2.TYPE_DOUBLE, optional=True)
+    """
+    Least probability of a candidate, as a fraction of the likeliest token's, 0 to 1; 0: no limit.
+    """
+
+    repetition_penalty: "float | None" = betterproto2.field(3, betterproto2.TYPE_DOUBLE, optional=True)
+    """
+    Factor against tokens that the prompt or the answer holds already, above 0; 1: no penalty.
+    """
+
+    presence_penalty: "float | None" = betterproto2.field(4, betterproto2.TYPE_DOUBLE, optional=True)
+    """
+    Taken off the logit of each token that the answer holds already, -2 to 2; 0: nothing.
+    """
+
+    frequency_penalty: "float | None" = betterproto2.field(5, betterproto2.TYPE_DOUBLE, optional=True)
+    """
+    Taken off the logit of a token each time that the answer holds it, -2 to 2; 0: nothing.
+    """
+
+    seed: "int | None" = betterproto2.field(6, betterproto2.TYPE_INT64, optional=True)
+    """
+    Seed of the engine's random numbers for this call alone, 0 or more.
+    """
+
+
+default_message_pool.register_message("gymapi.v1", "SamplingParams", SamplingParams)
+
+
+@dataclass(eq=False, repr=False)
 class ScoredRollout(betterproto2.Message):
     """
     What aggregation sees of one rollout.
@@ -10462,6 +10506,11 @@ class TokenSegment(betterproto2.Message):
     How many of the first ids begin another branch too (FORKED only): there the prompt was written otherwise.
     """
 
+    sampling: "SamplingParams | None" = betterproto2.field(13, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    What else shaped the sampling, as the model call's TokenTrace states it. Absent: not stated.
+    """
+
 
 default_message_pool.register_message("gymapi.v1", "TokenSegment", TokenSegment)
 
@@ -10521,6 +10570,11 @@ class TokenTrace(betterproto2.Message):
     policy_version: "int | None" = betterproto2.field(5, betterproto2.TYPE_INT64, optional=True)
     """
     Version of the policy that generated. Absent: unknown. Not part of the JSON form.
+    """
+
+    sampling: "SamplingParams | None" = betterproto2.field(6, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    How they were sampled; temperature and top-p are in the Response. Absent: not stated. Not part of the JSON form.
     """
 
 

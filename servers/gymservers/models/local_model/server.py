@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pydantic
 
 from gymapi.v1.responses_pb2 import Response, ResponseCreateParams
-from gymd.convert import ChatOptions, ConvertError, chat_from_params, response_from_chat
+from gymd.convert import ChatOptions, ConvertError, chat_from_params, response_from_chat, tell_sampling
 from gymd.errors import GymdError
 from gymd.sdk import ModelCall, ModelServer, ServerConfig
 from gymd.sdk.http import HttpClient, RetryPolicy
@@ -120,7 +120,10 @@ class LocalModel(ModelServer):
         if grammar is not None:
             _lift_calls(chat["choices"][0], grammar)
         chat["model"] = self._model
-        return response_from_chat(chat, params, options)
+        response = response_from_chat(chat, params, options)
+        # llama.cpp's own name for one of them; under vLLM's it takes none.
+        tell_sampling(response, {**body, "repetition_penalty": body.get("repeat_penalty")})
+        return response
 
     def request_body(
         self, params: ResponseCreateParams, options: ChatOptions

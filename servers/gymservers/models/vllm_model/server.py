@@ -16,6 +16,7 @@ from gymd.convert import (
     empty_completion,
     load_chat,
     response_from_chat,
+    tell_sampling,
     tokenize_request,
     trace_ids,
     unpack_ids,
@@ -103,7 +104,7 @@ class VLLMModel(HttpModelServer):
             response = await self._chat(params, body, options, talk, index, call)
         if response is None:
             return overflow_response(params, self.config.model)
-        _tell_sampling(response, body)
+        tell_sampling(response, body)
         return response
 
     async def _chat(
@@ -203,16 +204,6 @@ def _require_prefix(body: dict[str, Any], talk: Conversation) -> Known | None:
         return None
     body["required_prefix_token_ids"] = unpack_ids(kept.ids)
     return kept
-
-
-def _tell_sampling(response: Response, body: dict[str, Any]) -> None:
-    """Makes the response tell how it was sampled: an override may have replaced what the task asked for."""
-    for name in ("temperature", "top_p"):
-        value = body.get(name)
-        if isinstance(value, int | float):
-            setattr(response, name, value)
-        else:
-            response.ClearField(name)
 
 
 def _says_nothing(body: dict[str, Any]) -> bool:

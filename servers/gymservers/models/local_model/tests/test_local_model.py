@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from gymapi.v1.model_service_pb2 import CreateResponseRequest
-from gymapi.v1.responses_pb2 import Response
+from gymapi.v1.responses_pb2 import Response, SamplingParams
 from gymd.convert import item_to_json
 from gymd.errors import GymdError
 from gymd.sdk.testing import RunningServer, check_model_server, eventually, make_params, start_server
@@ -92,6 +92,22 @@ async def test_calls_the_tool_and_then_answers(server: RunningServer) -> None:
         assert len(trace.prompt_token_ids) == response.usage.input_tokens
         assert len(trace.generation_logprobs) == len(trace.generation_token_ids) > 0
         assert all(value <= 0 for value in trace.generation_logprobs)
+
+
+@shared
+async def test_token_traces_say_how_it_was_sampled(server: RunningServer) -> None:
+    params = {"input": "Hi.", "max_output_tokens": 2}
+    response = await server.respond(params, return_tokens=True)
+    # What the configuration says, and that nothing cuts the distribution.
+    assert (response.temperature, response.top_p) == (0.0, 1.0)
+    assert response.output[-1].token_trace.sampling == SamplingParams(top_k=0, min_p=0.0)
+    own = {"temperature": 0.5, "top_k": 3, "seed": 7, "repeat_penalty": 1.25, "repetition_penalty": 9}
+    response = await server.respond({**params, **own}, return_tokens=True)
+    assert (response.temperature, response.top_p) == (0.5, 1.0)
+    told = SamplingParams(top_k=3, min_p=0.0, seed=7, repetition_penalty=1.25)
+    assert response.output[-1].token_trace.sampling == told
+    called = await server.respond({"input": [USER], "tools": [TOOL]}, return_tokens=True)
+    assert (called.output[0].WhichOneof("kind"), called.temperature) == ("function_call", 0.0)
 
 
 @shared

@@ -8,9 +8,11 @@ import orjson
 import pydantic
 import pytest
 
-from gymapi.v1.responses_pb2 import Response
+from gymapi.v1.responses_pb2 import Response, SamplingParams
+from gymapi.v1.rollout_pb2 import TokenSegment
 from gymd.errors import GymdError
 from gymd.sdk.testing import RunningServer, check_model_server, no_tasks_left, start_server
+from gymd.sdk.tokens import TokenRecorder
 from gymservers.models.vllm_model.server import VLLMModel
 from tests.fakes.openai_backend import Answer, Backend, chat_message, openai_backend
 
@@ -216,6 +218,53 @@ async def test_sampling_overrides_replace_those_of_the_task(backend: Backend) ->
     # What the response says is noted with the token ids, so it says how they were sampled.
     assert response.temperature == 1.0
     assert not response.HasField("top_p")
+
+
+SAMPLED = chat_message(
+    "a", choice={"token_ids": [7, 8], "logprobs": LOGPROBS}, top={"prompt_token_ids": [1, 2]}
+)
+
+
+def segment(response: Response) -> TokenSegment:
+    """What an agent records of a call."""
+    recorder = TokenRecorder()
+    recorder.add(response, 0)
+    assert recorder.trajectory is not None
+    [only] = recorder.trajectory.segments
+    assert list(only.token_ids) == [1, 2, 7, 8]
+    return only
+
+
+async def test_segments_say_what_the_engine_was_told(backend: Backend) -> None:
+    """From each source, the one that wins: overrides, the task, its metadata, the configuration."""
+    extra = {"top_k": 5, "seed": 11, "repetition_penalty": 1.5, "min_p": 0.25}
+    params = {
+        "input": "hi",
+        "temperature": 0.5,
+        "presence_penalty": -0.5,
+        "metadata": {"extra_body": json.dumps(extra)},
+    }
+    response, body = await ask(
+        backend,
+        SAMPLED,
+        params,
+        return_token_id_information=True,
+        extra_body={"top_k": 9, "frequency_penalty": 0.75, "top_p": 0.5},
+        sampling_overrides={"min_p": 0.125, "repetition_penalty": None, "temperature": 1},
+    )
+    found = segment(response)
+    assert (found.temperature, found.top_p) == (1.0, 0.5)
+    told: dict[str, Any] = {"top_k": 5, "min_p": 0.125, "seed": 11}
+    told.update(presence_penalty=-0.5, frequency_penalty=0.75)
+    assert found.sampling == SamplingParams(**told)
+    assert {name: body[name] for name in told} == told
+    assert body["repetition_penalty"] is None, "which leaves it to the engine, whose default nobody knows"
+
+
+async def test_what_the_engine_was_not_told_stays_unsaid(backend: Backend) -> None:
+    response, _ = await ask(backend, SAMPLED, return_token_id_information=True)
+    found = segment(response)
+    assert [found.HasField(name) for name in ("temperature", "top_p", "sampling")] == [False] * 3
 
 
 async def test_context_overflow_is_an_incomplete_response(backend: Backend) -> None:

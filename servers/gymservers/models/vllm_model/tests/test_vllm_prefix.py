@@ -12,7 +12,7 @@ import pydantic
 import pytest
 
 from gymapi.v1.model_service_pb2 import CreateResponseRequest
-from gymapi.v1.responses_pb2 import Response, ResponseCreateParams
+from gymapi.v1.responses_pb2 import Response, ResponseCreateParams, SamplingParams
 from gymapi.v1.rollout_pb2 import DRIFT_CLEAN, DRIFT_FORKED, DRIFT_REALIGNED
 from gymd.convert import params_from_json
 from gymd.errors import GymdError
@@ -139,6 +139,23 @@ async def test_what_is_sent_as_ids(backend: Backend, folder: Path) -> None:
     assert (call.function_call.name, call.function_call.arguments_json) == ("look", '{"at":"ab"}')
     assert call.token_trace.generation_token_ids == engine.sampled[0]
     assert last.output[0].token_trace.prompt_token_ids == engine.prompts[1]
+    assert talk.drifts == [DRIFT_CLEAN] * 2
+
+
+async def test_segments_say_how_each_turn_was_sampled(backend: Backend, folder: Path) -> None:
+    backend.default = small.Engine(folder, "ab" + END, "the" + END)
+    settings = config(backend, folder, sampling_overrides={"seed": 3})
+    async with start_server(VLLMModel, settings) as server:
+        talk = Talk(server, temperature=0.5, top_k=4, seed=2)
+        await talk.ask()
+        talk.add(role="user", content="and the ab?")
+        talk.params.temperature = 0.25
+        await talk.ask()
+    assert talk.recorder.trajectory is not None
+    segments = talk.recorder.trajectory.segments
+    assert [segment.temperature for segment in segments] == [0.5, 0.25]
+    assert [segment.sampling for segment in segments] == [SamplingParams(top_k=4, seed=3)] * 2
+    assert [(request.json["top_k"], request.json["seed"]) for request in backend.requests] == [(4, 3)] * 2
     assert talk.drifts == [DRIFT_CLEAN] * 2
 
 
