@@ -3,8 +3,8 @@
 import asyncio
 import json
 import os
+import resource
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -51,10 +51,17 @@ def test_every_command_has_help_with_an_example(path: str, command: click.Comman
 async def test_help_starts_quickly() -> None:
     took = []
     for _ in range(3):
-        start = time.monotonic()
+        start = processor_seconds()
         assert (await gymctl("--help")).code == 0
-        took.append(time.monotonic() - start)
-    assert min(took) < 1.0  # 0.2 s alone; the bound is for machines that do other things as well
+        took.append(processor_seconds() - start)
+    # 0.2 s alone. Not by the clock, which counts what the machine does beside it.
+    assert min(took) < 1.0
+
+
+def processor_seconds() -> float:
+    """What the children that ended have used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 async def test_nothing_heavy_is_loaded_for_help() -> None:
