@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-import time
 import zipfile
 from pathlib import Path
 
@@ -88,10 +87,8 @@ class TestEnvironments:
         monkeypatch.setenv("PATH", "")
         monkeypatch.setitem(sys.modules, "uv", None)
         said: list[str] = []
-        began = time.monotonic()
         again = await environments.ensure(wants(wheels, "# a comment", "toypkg==0.7  # why"), said.append)
         assert (again, said) == (first, [])
-        assert time.monotonic() - began < 5
         with pytest.raises(VenvError, match="pip install uv"):
             await environments.ensure(wants(wheels, "toypkg==0.8"), lambda text: None)
 

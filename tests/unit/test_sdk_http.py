@@ -176,13 +176,13 @@ async def test_https_on_a_plain_port(client: HttpClient, backend: Backend) -> No
 async def test_deadline_ends_a_hung_endpoint(
     client: HttpClient, backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "_MARGIN_S", 1.5)  # on a busy machine a timer rings late
+    monkeypatch.setattr(http, "_MARGIN_S", 8.0)  # on a busy machine a timer rings late
     backend.plan(Answer(hang=True))
     loop = asyncio.get_running_loop()
     started = loop.time()
-    failure = await fails(client, backend.url, started + 1.8)
+    failure = await fails(client, backend.url, started + 8.3)
     assert failure.reason_name == "DEADLINE_EXCEEDED"
-    assert 0.2 < loop.time() - started < 1.8
+    assert 0.2 < loop.time() - started < 8.3
     assert backend.url in failure.message
     async with asyncio.timeout(20):
         await backend.aborted.wait()
