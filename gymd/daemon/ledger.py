@@ -141,11 +141,6 @@ class Ledger:
         """The tasks that are not forgotten yet."""
         return [*self.results.task_ids(), *self.tasks]
 
-    def work_of(self, rollout_id: str) -> TaskWork | None:
-        """The task of a rollout that has not ended; None: it is none of this session."""
-        job = self.job_of(rollout_id)
-        return None if job is None else job.task
-
     def job_of(self, rollout_id: str) -> Job | None:
         """A rollout that has not ended; None: it is none of this session."""
         task_id, _, index = rollout_id.rpartition("/")

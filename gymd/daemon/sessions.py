@@ -101,7 +101,7 @@ class RolloutSession:
             session_id, self._client, executor, lambda: self.ledger.live_jobs(), self._policy_answer
         )
         self._answers = Answers()
-        self.policy = PolicyDesk(lambda: self.wake())
+        self.policy = self._client.desk = PolicyDesk(lambda: self.wake())
         """Model calls of its rollouts that the client answers."""
         self._gate: Gate | None = None
         self._message_bytes = DEFAULT_MESSAGE_BYTES
