@@ -34,15 +34,15 @@ def fill_opened(
     *,
     interval_s: float,
     window_s: float,
-    resumed: bool,
+    task_ids: list[str] | None,
 ) -> None:
     """How the session stands when a stream begins.
 
     Args:
         interval_s: longest silence.
         window_s: how long it outlives a broken stream.
+        task_ids: what is known of a session that is resumed; None: it is new.
     """
-    opened.resumed = resumed
     opened.progress_interval.FromNanoseconds(int(interval_s * 1e9))
     opened.max_running_rollouts = limits.max_running
     opened.max_message_bytes = limits.max_message_bytes
@@ -61,8 +61,9 @@ def fill_opened(
     if client.version is not None:
         opened.policy_version = client.version
     opened.policy_paused = client.held
-    if resumed:
-        opened.task_ids.extend(ledger.task_ids())
+    if task_ids is not None:
+        opened.resumed = True
+        opened.task_ids.extend(task_ids)
 
 
 def fill_progress(progress: Progress, ledger: Ledger, client: Client) -> None:

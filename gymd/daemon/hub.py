@@ -187,7 +187,7 @@ class Hub:
 
     def policy_of(self, rollout_id: str) -> tuple[PolicyDesk, TaskWork]:
         """Where the model calls of a rollout wait for its trainer, and its task; see find_desk."""
-        return find_desk(self._sessions.values(), rollout_id)
+        return find_desk(self._scheduler.running_as(rollout_id), rollout_id)
 
     def infos(self) -> list[RolloutSession]:
         """The open sessions, oldest first."""

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gymd.daemon.replicas import Agent, Replica
 from gymd.daemon.work import Job
+
+if TYPE_CHECKING:
+    from gymd.daemon.policy_desk import PolicyDesk
 
 __all__ = ["EQUAL_SHARE", "Client", "Lane", "Share", "Turns", "waiting"]
 
@@ -83,9 +86,11 @@ class Client:
         policy_session: whose policy updates concern its rollouts; "": nobody's.
         idle: called when its last running rollout ended, or waits for its next attempt.
         parked: its rollouts that wait for a newer version of the policy.
+        desk: where model calls of its rollouts wait for its trainer.
     """
 
     __slots__ = (
+        "desk",
         "held",
         "idle",
         "in_ring",
@@ -99,6 +104,8 @@ class Client:
         "turns",
         "version",
     )
+
+    desk: PolicyDesk
 
     def __init__(self) -> None:
         self.lanes: dict[tuple[str, int], Lane] = {}

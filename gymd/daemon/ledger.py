@@ -141,11 +141,6 @@ class Ledger:
         """The tasks that are not forgotten yet."""
         return [*self.results.task_ids(), *self.tasks]
 
-    def work_of(self, rollout_id: str) -> TaskWork | None:
-        """The task of a rollout that has not ended; None: it is none of this session."""
-        job = self.job_of(rollout_id)
-        return None if job is None else job.task
-
     def job_of(self, rollout_id: str) -> Job | None:
         """A rollout that has not ended; None: it is none of this session."""
         task_id, _, index = rollout_id.rpartition("/")
@@ -187,8 +182,9 @@ class Ledger:
             return error("CREDIT_EXCEEDED", text, task_id=task_id, granted_groups=groups)
         return self.trouble
 
-    def check_resume(self, session_id: str, last: int, room: int) -> None:
-        """Whether results after number `last` can be sent (again), and all tasks named in so many bytes.
+    def check_resume(self, session_id: str, last: int, room: int) -> list[str]:
+        """Whether results after number `last` can be sent (again), and all tasks named in so many bytes;
+        returns their names: a stalled client's lie on the shelf, to be read once.
 
         Raises:
             GymdError: OutOfRange or InvalidRequest, they cannot; LimitReached, the names need more room.
@@ -203,13 +199,15 @@ class Ledger:
         if last > newest:
             text = f"last_sequence is {last}, but the newest result is {newest}"
             raise error("INVALID_REQUEST", text, field="last_sequence")
-        size = SessionOpened(task_ids=self.task_ids()).ByteSize()
+        task_ids = self.task_ids()
+        size = SessionOpened(task_ids=task_ids).ByteSize()
         if size > room:
             text = (
                 f"the ids of the session's tasks take {size} bytes, and the client accepts {room}; resume "
                 "with a larger max_message_bytes"
             )
             raise error("MESSAGE_TOO_LARGE", text, size_bytes=size, limit_bytes=room)
+        return task_ids
 
     def begins_group(self, group_id: str) -> bool:
         """Whether a task of this group would take one of the granted groups."""

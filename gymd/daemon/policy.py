@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import pydantic
 
@@ -27,8 +27,7 @@ from gymd.daemon.replies import response_of
 from gymd.errors import GymdError, error
 
 if TYPE_CHECKING:
-    from gymd.daemon.ledger import Ledger
-    from gymd.daemon.work import TaskWork
+    from gymd.daemon.work import Job, TaskWork
     from gymd.mesh import CallContext
 
 __all__ = [
@@ -69,23 +68,20 @@ class PolicySettings(pydantic.BaseModel):
     recently are forgotten first."""
 
 
-class _Owner(Protocol):
-    policy: PolicyDesk
-    ledger: Ledger
-
-
-def find_desk(sessions: Iterable[_Owner], rollout_id: str) -> tuple[PolicyDesk, TaskWork]:
+def find_desk(jobs: Sequence[Job], rollout_id: str) -> tuple[PolicyDesk, TaskWork]:
     """The desk of the session that runs a rollout, and the rollout's task.
+
+    Args:
+        jobs: what runs as `rollout_id`.
 
     Raises:
         InvalidRequest: no session runs it, or several have one of that id.
     """
-    owners = [(session.policy, work) for session in sessions if (work := session.ledger.work_of(rollout_id))]
-    if len(owners) == 1:
-        return owners[0]
-    if owners:
+    if len(jobs) == 1:
+        return jobs[0].client.desk, jobs[0].task
+    if jobs:
         text = (
-            f"{len(owners)} sessions run a rollout {rollout_id!r}, so it is not known whose policy is meant; "
+            f"{len(jobs)} sessions run a rollout {rollout_id!r}, so it is not known whose policy is meant; "
             "trainers that share a daemon must choose different task ids"
         )
     else:

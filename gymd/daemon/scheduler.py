@@ -73,6 +73,7 @@ class Scheduler:
         self._turns = Turns()
         self._agents: dict[str, Agent] = {}
         self._clients: set[Client] = set()
+        self._by_id: dict[str, list[Job]] = {}  # what runs
         self._timer: asyncio.TimerHandle | None = None
         self._timer_when = float("inf")
         self.max_running = max_running
@@ -131,6 +132,10 @@ class Scheduler:
         return True
 
     # The policy.
+
+    def running_as(self, rollout_id: str) -> list[Job]:
+        """The rollouts of an id that run: sessions may have chosen the same one."""
+        return [job for job in self._by_id.get(rollout_id, ()) if job.client in self._clients]
 
     def policy_changed(self, client: Client) -> None:
         """A client's version or hold changed: what waited for it may begin."""
@@ -229,6 +234,7 @@ class Scheduler:
             self._apply(job, replica, judge_error(failure))
             return
         job.call = call
+        self._by_id.setdefault(job.rollout_id, []).append(job)
         self.running += 1
         client.running += 1
         replica.outstanding += 1
@@ -242,6 +248,7 @@ class Scheduler:
         replica, client = job.replica, job.client
         assert replica is not None
         job.call = None
+        self._forget_id(job)
         self.running -= 1
         client.running -= 1
         replica.outstanding -= 1
@@ -266,6 +273,12 @@ class Scheduler:
         if not client.running:
             client.idle()
         self._pump()
+
+    def _forget_id(self, job: Job) -> None:
+        jobs = self._by_id[job.rollout_id]
+        jobs.remove(job)
+        if not jobs:
+            del self._by_id[job.rollout_id]
 
     def _apply(self, job: Job, replica: Replica, verdict: Verdict, rollout: Rollout | None = None) -> None:
         """Ends the rollout or queues its next attempt, as the verdict says."""

@@ -101,7 +101,7 @@ class RolloutSession:
             session_id, self._client, executor, lambda: self.ledger.live_jobs(), self._policy_answer
         )
         self._answers = Answers()
-        self.policy = PolicyDesk(lambda: self.wake())
+        self.policy = self._client.desk = PolicyDesk(lambda: self.wake())
         """Model calls of its rollouts that the client answers."""
         self._gate: Gate | None = None
         self._message_bytes = DEFAULT_MESSAGE_BYTES
@@ -182,7 +182,7 @@ class RolloutSession:
         if record is not None:
             state = self.ledger.state()
             record.begin(self.session_id, opening.SerializeToString(), self._open_wall, state)
-        self._opened(resumed=False)
+        self._opened()
 
     def _configure(self, opening: OpenSession) -> None:
         self._gate = Gate(opening, self._limits, self._agents)
@@ -199,11 +199,11 @@ class RolloutSession:
         self.window_s = min(max(0.0, to_seconds(opening.resume_window)), self._limits.retention_s)
         self.client_name, self.run_id = opening.client_name[:200], opening.run_id[:200]
 
-    def _opened(self, *, resumed: bool) -> None:
+    def _opened(self, task_ids: list[str] | None = None) -> None:
         frame = StreamRolloutsResponse()
         frame.opened.session_id = self.session_id
         intervals = {"interval_s": self._interval, "window_s": self.window_s}
-        fill_opened(frame.opened, self.ledger, self._client, self._limits, **intervals, resumed=resumed)
+        fill_opened(frame.opened, self.ledger, self._client, self._limits, **intervals, task_ids=task_ids)
         self._answers.add(frame, self.ledger.mark)
 
     def restore(self, opening: OpenSession, record: SessionRecord, stored: StoredSession) -> None:
@@ -242,7 +242,7 @@ class RolloutSession:
         """
         last = opening.last_sequence
         accepts = opening.max_message_bytes or DEFAULT_MESSAGE_BYTES
-        self.ledger.check_resume(self.session_id, last, accepts - FRAME_BYTES)
+        task_ids = self.ledger.check_resume(self.session_id, last, accepts - FRAME_BYTES)
         if accepts < self._message_bytes:
             text = (
                 f"the session was opened for messages of {self._message_bytes} bytes; accept at least as much"
@@ -259,7 +259,7 @@ class RolloutSession:
             self._versions.lift()
         self.ledger.results.rewind(last)
         self._last_sent = self._clock()
-        self._opened(resumed=True)
+        self._opened(task_ids)
         # The client may have the last result of a group and not what was told behind it.
         for news in self.ledger.results.news(through=last):
             self._answers.add(news)

@@ -201,6 +201,40 @@ async def test_a_session_that_cannot_go_on_says_what_to_do(folder: Path, tmp_pat
         assert said.endswith(advice)
 
 
+def owners(state: Path) -> set[int]:
+    """The processes that go by a state, or did when they were killed."""
+    return {int(path.name.rpartition("-")[2]) for path in state.parent.glob(f"{state.name}.lock-*")}
+
+
+async def test_one_trainer_at_a_time_goes_by_a_state(folder: Path, tmp_path: Path) -> None:
+    output, state = tmp_path / "rollouts.jsonl", tmp_path / "run.state"
+    options = ("--groups", "100000", "--state", str(state))
+    async with run_daemon(tmp_path, CONFIG, "--wait-ready") as daemon:
+        address = (await daemon.said("ready"))["address"]
+        async with trainer(folder, address, output, *options) as first:
+            await eventually(lambda: len(stored(output)) >= 8, "results", timeout=WAIT_S)
+            async with trainer(folder, address, output, *options, stderr=PIPE) as second:
+                assert await second.ended() == 2
+                assert second.process.stderr is not None
+                said = (await second.process.stderr.read()).decode()
+            advice = f"end it, or choose another --state; if process {first.pid} is no trainer, remove "
+            assert said == f"another trainer goes by {state}: {advice}{state}.lock-{first.pid}\n"
+            assert owners(state) == {first.pid}
+            before = len(stored(output))
+            await eventually(lambda: len(stored(output)) >= before + 8, "more results", timeout=WAIT_S)
+            await first.kill()
+        assert owners(state) == {first.pid}
+        async with trainer(folder, address, output, *options) as third:
+            before = len(stored(output))
+            await eventually(lambda: len(stored(output)) >= before + 8, "results", timeout=WAIT_S)
+            assert owners(state) == {third.pid}
+            assert await third.stop() == 1
+        assert await daemon.stop() == 0
+    assert not owners(state)
+    results = stored(output)
+    assert [result.sequence for result in results] == list(range(1, len(results) + 1))
+
+
 @pytest.mark.parametrize(
     ("state", "why"),
     [

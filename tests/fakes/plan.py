@@ -73,6 +73,9 @@ class Executor:
         status = to_status_message(error("CANCELLED", reason))
         job.done(job, complete(job, cancelled_rollout(status, Stage.STAGE_QUEUE)))
 
+    def running_as(self, rollout_id: str) -> list[Job]:
+        return [job for job in self.jobs if job.rollout_id == rollout_id and not job.finished]
+
     def policy_changed(self, client: Client) -> None:
         """Nothing waits here."""
 

@@ -116,6 +116,24 @@ class TestRunning:
         bench.finish(2)
         await bench.ends(3)
 
+    async def test_what_runs_is_found_by_its_id(self, bench: Bench) -> None:
+        scheduler, other = bench.scheduler, bench.scheduler.new_client()
+        jobs = [*bench.submit("t"), *bench.submit("t", client=other)]
+        assert scheduler.running_as("t/0") == []  # they wait
+        scheduler.update([replica("a"), replica("b")], [])
+        assert scheduler.running_as("t/0") == jobs
+        await bench.calling(2)
+        bench.finish(0, LOST)
+        await bench.calling(3)
+        assert scheduler.running_as("t/0") == [jobs[1], jobs[0]]  # another attempt
+        scheduler.close_client(other)
+        assert scheduler.running_as("t/0") == [jobs[0]]  # what its agent has not stopped yet is nobody's
+        bench.finish(1)
+        bench.finish(2)
+        await asyncio.gather(*(job.call for job in jobs if job.call is not None))
+        assert scheduler.running_as("t/0") == []
+        assert bench.ended.pop("t/0") == 2
+
 
 class TestAgain:
     async def test_a_lost_host_costs_an_attempt(self, bench: Bench) -> None:

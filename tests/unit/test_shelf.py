@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,9 @@ from gymapi.v1.rollout_service_pb2 import (
     TaskSubmission,
 )
 from gymd.daemon import results
-from gymd.daemon.journal import Journal
+from gymd.daemon.journal import Journal, shelf
 from gymd.daemon.record import SessionRecord
-from tests.fakes.plan import Plan, task
+from tests.fakes.plan import COMPLETED, Plan, task
 
 HOUR = Duration(seconds=3600)
 ACTS = ("submit", "finish", "finish", "read", "ack", "again", "resume", "restart", "grant")
@@ -227,6 +228,56 @@ class TestShelf:
             await one.read()
             assert sorted(one.said[0].opened.task_ids) == sorted(f"t{number}" for number in range(20))
             assert one.numbers() == list(range(1, 21))
+
+
+async def test_giving_up_many_results_never_holds_the_event_loop_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shelf, "PAUSE_S", 0)
+    async with daemon(tmp_path) as one:
+        other = Plan(new_record=lambda: SessionRecord(one.journal, 2))
+        other.send(open=OpenSession(resume_window=HOUR, granted_rollouts=3000))
+        other.send(submit=SubmitTasks(tasks=[task(f"t{number}") for number in range(3000)]))
+        other.executor.finish(3000)
+        kept = len(other.session.ledger.results._shelf or ())
+        assert kept
+        log = one.plan.session.ledger.results
+        for number in range(100_000):
+            result = results.Result(b"", 0, 0, COMPLETED, retried=False)
+            result.task_id, result.task = f"t{number}", number
+            log.append(result)
+        away = one.shelved
+        assert away > 90_000
+        connection = one.journal._shelf.open()
+        one.plan.session.abandon()
+        changes = [connection.total_changes]
+        assert one.shelved == 0
+        while connection.execute("SELECT count(*) FROM shelved").fetchone()[0] > kept:
+            await asyncio.sleep(0)
+            changes.append(connection.total_changes)
+        dropped = [after - before for before, after in pairwise(changes)]
+        assert sum(dropped) == away
+        assert max(dropped) == shelf.SLICE  # in one turn of the loop
+
+        assert not other.session.ledger.is_known(task("t3000"))
+        assert other.session.ledger.is_known(task("t2999"))
+        await one.settle()
+        numbers = []
+        while other.session.next_frame() is not None:
+            numbers.append(other.session.ledger.results.sent_sequence)
+        assert numbers[-1] == 3000
+        other.session.abandon()
+
+
+async def test_a_daemon_that_ends_drops_what_is_left_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "shelf.db"
+    file = shelf.ShelfFile(path)
+    one = shelf.Shelf(file, 1)
+    one.put([shelf.Shelved(n, 1, 0, COMPLETED, 0, None, 0, None, None, 0, None) for n in range(1, 4)])
+    one.drop()
+    file.close()
+    await asyncio.sleep(0)
+    assert not path.exists()
 
 
 async def play(folder: Path, seed: int) -> list[StreamRolloutsResponse]:

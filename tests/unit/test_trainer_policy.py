@@ -355,8 +355,9 @@ class TestServer:
     """What agents call."""
 
     def server(self, calls: Calls, **settings: Any) -> TrainerPolicy:
-        sessions = [calls.plan.session]
-        return TrainerPolicy("policy", PolicySettings(**settings), lambda name: find_desk(sessions, name))
+        running_as = calls.plan.executor.running_as
+        find = lambda name: find_desk(running_as(name), name)  # noqa: E731
+        return TrainerPolicy("policy", PolicySettings(**settings), find)
 
     def context(self, seconds: float | None = None) -> CallContext:
         deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
@@ -407,9 +408,9 @@ class TestServer:
         assert caught.value.reason_name == "INVALID_REQUEST"
 
     def test_two_trainers_with_the_same_ids(self) -> None:
-        sessions = [Calls().plan.session, Calls().plan.session]
-        with pytest.raises(GymdError, match="different task ids"):
-            find_desk(sessions, "a/0")
+        jobs = [job for _ in range(2) for job in Calls().plan.executor.running_as("a/0")]
+        with pytest.raises(GymdError, match=r"2 sessions run .* different task ids"):
+            find_desk(jobs, "a/0")
 
     async def test_the_deadline_names_who_was_late(self) -> None:
         calls = Calls(resume_window={"seconds": 60})

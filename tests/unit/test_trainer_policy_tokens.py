@@ -40,9 +40,9 @@ class Talk:
     def __init__(self, folder: Path, settings: dict[str, Any] | None = None, **params: Any) -> None:
         self.plan = Plan().open(serves_policy=True, policy_version=4)
         self.plan.submit(task("a", count=2))
-        sessions = [self.plan.session]
         config = PolicySettings(tokenizer=str(folder), **(settings or {}))
-        self.server = TrainerPolicy("policy", config, lambda name: find_desk(sessions, name))
+        running_as = self.plan.executor.running_as
+        self.server = TrainerPolicy("policy", config, lambda name: find_desk(running_as(name), name))
         self.template = load_template(str(folder))
         self.spell = small.Engine(folder).spelled
         start = {"input": [{"role": "user", "content": "the ab?"}], "tools": [TOOL], "temperature": 0.5}

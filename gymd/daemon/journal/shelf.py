@@ -7,9 +7,11 @@ makes its own from the journal, so nothing here is ever synchronised to the disk
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import sqlite3
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +23,10 @@ __all__ = ["Shelf", "ShelfFile", "Shelved"]
 log = logging.getLogger(__name__)
 
 CACHE_KIB = 1024
+SLICE = 1024
+"""Rows of a session that has ended that are dropped at a time: some milliseconds of the event loop."""
+PAUSE_S = 0.01
+"""Between two slices: a million rows take seconds, most of which is for others."""
 
 # It fails on a file that another daemon left, if that could not be removed: nothing in it is believed.
 _BEGIN = f"""
@@ -41,6 +47,9 @@ _TASK_IDS = "SELECT task_id FROM shelved WHERE id >= ? AND id < ? AND task_id IS
 _SIZE = "SELECT coalesce(sum(size), 0) FROM shelved WHERE id >= ? AND id < ?"
 _NEWS = "SELECT id, news FROM shelved WHERE id >= ? AND id < ? AND news IS NOT NULL ORDER BY id"
 _DELETE = "DELETE FROM shelved WHERE id >= ? AND id < ?"
+_DELETE_SOME = (
+    "DELETE FROM shelved WHERE id IN (SELECT id FROM shelved WHERE id >= ? AND id < ? ORDER BY id LIMIT ?)"
+)
 
 
 class Shelved(NamedTuple):
@@ -74,6 +83,8 @@ class ShelfFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._loop = asyncio.get_running_loop()
+        self._unwanted: deque[tuple[int, int]] = deque()  # ranges of keys
         self._connection: sqlite3.Connection | None = None
         self._told = False
         self._remove()  # of a daemon that was killed
@@ -107,8 +118,23 @@ class ShelfFile:
     def delete(self, first: int, end: int) -> int:
         """Drops rows by their keys; returns how many: none if the disk does not take it, and that was
         logged."""
+        return self._delete(_DELETE, first, end)
+
+    def discard(self, first: int, end: int) -> None:
+        """Drops rows by their keys, which nobody asks for any more, slice by slice."""
+        self._unwanted.append((first, end))
+        if len(self._unwanted) == 1:
+            self._loop.call_soon(self._sweep)
+
+    def _sweep(self) -> None:
+        if self._unwanted and self._delete(_DELETE_SOME, *self._unwanted[0], SLICE) < SLICE:
+            self._unwanted.popleft()
+        if self._unwanted:
+            self._loop.call_later(PAUSE_S, self._sweep)
+
+    def _delete(self, statement: str, *values: int) -> int:
         try:
-            return self.open().execute(_DELETE, (first, end)).rowcount
+            return self.open().execute(statement, values).rowcount
         except (sqlite3.Error, OSError) as failure:
             self._tell(failure)
             return 0
@@ -120,6 +146,7 @@ class ShelfFile:
 
     def close(self) -> None:
         """Removes it."""
+        self._unwanted.clear()
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -180,11 +207,15 @@ class Shelf:
         return {key & NUMBER_MASK: news for key, news in self._select(_NEWS, self._first, through)}
 
     def drop(self, through: int | None = None) -> None:
-        """Forgets the results up to a number; None: all of them."""
-        if self._count:
-            self._first = NUMBER_MASK if through is None else through + 1
-            end = self._end if through is None else self._key(self._first)
-            self._count -= self._file.delete(self._key(0), end)
+        """Forgets the results up to a number; None: all of them, for good."""
+        if not self._count:
+            return
+        if through is None:
+            self._count = 0
+            self._file.discard(self._key(0), self._end)
+        else:
+            self._first = through + 1
+            self._count -= self._file.delete(self._key(0), self._key(self._first))
 
     @property
     def _end(self) -> int:

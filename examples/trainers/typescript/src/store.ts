@@ -19,6 +19,7 @@ import {
 import { dirname } from "node:path";
 
 import { RolloutResultSchema, type RolloutResult } from "./gen/gymapi/v1/rollout_service_pb.js";
+import { lock } from "./lock.js";
 
 /** The content of the state file. */
 interface State {
@@ -40,13 +41,14 @@ export class Store {
 
   /**
    * @param run any text that two runs share only if they do the same.
-   * @throws Error if the files are those of another run.
+   * @throws Error if the files are those of another run, or another process goes by them.
    */
   constructor(
     readonly resultsPath: string,
     readonly statePath: string,
     run: string,
   ) {
+    lock(statePath);
     const found = readState(statePath);
     if (found !== undefined && found.run !== run)
       throw new Error(`${statePath} is of other rows or groups: give the same, or choose another --state`);

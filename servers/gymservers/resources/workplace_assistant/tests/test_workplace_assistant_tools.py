@@ -96,11 +96,7 @@ READS: list[tuple[str, dict[str, Any], Any]] = [
     ("company_directory_find_email_address", {"name": ""}, "Give a name"),
     ("company_directory_find_email_address", {"name": None}, "Give a name"),
     ("company_directory_find_email_address", {}, "Give a name"),
-    (
-        EMAIL_BY_ID,
-        {"email_id": "00000000", "field": "subject"},
-        {"subject": "Budget"},
-    ),
+    (EMAIL_BY_ID, {"email_id": "00000000", "field": "subject"}, {"subject": "Budget"}),
     (EMAIL_BY_ID, {"email_id": "00000001", "field": "body"}, {"body": None}),
     (EMAIL_BY_ID, {"email_id": "0", "field": "subject"}, "no email"),
     (EMAIL_BY_ID, {"email_id": "00000000", "field": "date"}, "inbox/outbox, sender"),
@@ -121,18 +117,10 @@ READS: list[tuple[str, dict[str, Any], Any]] = [
     ("email_search_emails", {"page_size": 0}, "at least 1"),
     ("email_search_emails", {"page_size": -5}, "at least 1"),
     ("email_search_emails", {"page_size": 10**15}, Ids("1", "3", "0", "2")),
-    (
-        EVENT_BY_ID,
-        {"event_id": "00000002", "field": "duration"},
-        {"duration": "30"},
-    ),
+    (EVENT_BY_ID, {"event_id": "00000002", "field": "duration"}, {"duration": "30"}),
     (EVENT_BY_ID, {"event_id": "2", "field": "duration"}, "8 digits"),
     (EVENT_BY_ID, {"event_id": "00000007", "field": "duration"}, "no event"),
-    (
-        EVENT_BY_ID,
-        {"event_id": "00000002", "field": "end"},
-        "event_start, duration",
-    ),
+    (EVENT_BY_ID, {"event_id": "00000002", "field": "end"}, "event_start, duration"),
     ("calendar_search_events", {}, Ids("1", "2", "0", at=(3, 1, 5, 1))),  # latest first
     ("calendar_search_events", {"query": "TEA"}, Ids("2", "0")),
     ("calendar_search_events", {"query": "review ["}, Ids("1")),  # no pattern
@@ -170,11 +158,7 @@ READS: list[tuple[str, dict[str, Any], Any]] = [
     ),
     ("analytics_traffic_source_count", {"time_min": "2023-11-02"}, {"2023-11-02": 3, "2023-11-03": 1}),
     ("analytics_get_average_session_duration", {}, {"2023-11-01": 5.0, "2023-11-02": 4.5, "2023-11-03": 7.0}),
-    (
-        TASK_BY_ID,
-        {"task_id": "00000009", "field": "board"},
-        {"board": "Back end"},
-    ),
+    (TASK_BY_ID, {"task_id": "00000009", "field": "board"}, {"board": "Back end"}),
     (TASK_BY_ID, {"task_id": "9", "field": "board"}, "no task"),
     (TASK_BY_ID, {"task_id": "00000009", "field": "x"}, "task_name"),
     (SEARCH_TASKS, {"task_name": "DOOR"}, Ids("4", "9")),
@@ -188,25 +172,13 @@ READS: list[tuple[str, dict[str, Any], Any]] = [
     (SEARCH_CUSTOMERS, {"page": 2}, "at least one"),
     (SEARCH_CUSTOMERS, {"customer_name": "D"}, Ids("1", "0")),
     (SEARCH_CUSTOMERS, {"customer_email": "dorn"}, Ids("1")),
-    (
-        SEARCH_CUSTOMERS,
-        {"status": "won", "assigned_to_email": "ada"},
-        Ids("0"),
-    ),
+    (SEARCH_CUSTOMERS, {"status": "won", "assigned_to_email": "ada"}, Ids("0")),
     (SEARCH_CUSTOMERS, {"last_contact_date_min": "2023-11-30"}, Ids("1")),
-    (
-        SEARCH_CUSTOMERS,
-        {"last_contact_date_max": "2023-11-30"},
-        "No customers",
-    ),
+    (SEARCH_CUSTOMERS, {"last_contact_date_max": "2023-11-30"}, "No customers"),
     (SEARCH_CUSTOMERS, {"last_contact_date_max": "2023-12-01"}, Ids("1")),
     (SEARCH_CUSTOMERS, {"follow_up_by_min": "2023-12-10"}, "No customers"),
     (SEARCH_CUSTOMERS, {"follow_up_by_max": "2023-12-10"}, Ids("1")),
-    (
-        SEARCH_CUSTOMERS,
-        {"customer_name": "D", "page_size": 1, "page": 5},
-        Ids("0", at=(2, 2, 1, 2)),
-    ),
+    (SEARCH_CUSTOMERS, {"customer_name": "D", "page_size": 1, "page": 5}, Ids("0", at=(2, 2, 1, 2))),
 ]
 
 
@@ -409,42 +381,18 @@ KEPT: list[tuple[str, dict[str, str], str]] = [
         {"time_min": "a", "time_max": "b", "value_to_plot": "user_engaged", "plot_type": "pie"},
         "histogram",
     ),
-    (
-        UPDATE_TASK,
-        {"task_id": "00000004", "field": "colour", "new_value": "x"},
-        "no field",
-    ),
-    (
-        UPDATE_TASK,
-        {"task_id": "00000004", "field": "board", "new_value": "x"},
-        "Back end",
-    ),
-    (
-        UPDATE_TASK,
-        {"task_id": "00000004", "field": "list_name", "new_value": "done"},
-        "Completed",
-    ),
+    (UPDATE_TASK, {"task_id": "00000004", "field": "colour", "new_value": "x"}, "no field"),
+    (UPDATE_TASK, {"task_id": "00000004", "field": "board", "new_value": "x"}, "Back end"),
+    (UPDATE_TASK, {"task_id": "00000004", "field": "list_name", "new_value": "done"}, "Completed"),
     (UPDATE_TASK, {"task_id": "1", "field": "due_date", "new_value": "x"}, "no task"),
-    (
-        UPDATE_CUSTOMER,
-        {"customer_id": "00000000", "field": "status", "new_value": "won"},
-        "Won",
-    ),
+    (UPDATE_CUSTOMER, {"customer_id": "00000000", "field": "status", "new_value": "won"}, "Won"),
     (
         UPDATE_CUSTOMER,
         {"customer_id": "00000000", "field": "product_interest", "new_value": "software"},
         "Software",
     ),
-    (
-        UPDATE_CUSTOMER,
-        {"customer_id": "00000000", "field": "age", "new_value": "5"},
-        "no field",
-    ),
-    (
-        UPDATE_CUSTOMER,
-        {"customer_id": "7", "field": "notes", "new_value": "5"},
-        "no customer",
-    ),
+    (UPDATE_CUSTOMER, {"customer_id": "00000000", "field": "age", "new_value": "5"}, "no field"),
+    (UPDATE_CUSTOMER, {"customer_id": "7", "field": "notes", "new_value": "5"}, "no customer"),
     (
         "customer_relationship_manager_add_customer",
         {"customer_name": "x", "assigned_to_email": "", "status": "Lead"},
