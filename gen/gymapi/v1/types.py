@@ -8820,7 +8820,8 @@ class SamplingParams(betterproto2.Message):
     """
     What shaped the distribution that the tokens of a call were sampled from, beside temperature and top-p: as the
     engine was told, overrides of the model server included. Absent fields: not stated; mostly the engine's own
-    default, which may come from the model's generation config. Names are vLLM's, exact meanings the engine's.
+    default, which may come from the model's generation config. Names are vLLM's, exact meanings the engine's. It
+    mirrors no JSON object.
     """
 
     top_k: "int | None" = betterproto2.field(1, betterproto2.TYPE_INT64, optional=True)
