@@ -13,6 +13,7 @@ from gymapi.v1.rollout_service_pb2 import (
     PolicyPhase,
     PolicyUpdate,
     PolicyUpdateAck,
+    SessionOpened,
     StreamRolloutsResponse,
 )
 from gymd.client.outbox import Outbox
@@ -81,11 +82,22 @@ class Controls:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self.live = 0
+        self._cancel_count = 0
         self._cancels: deque[tuple[CancelWork, asyncio.Future[int]]] = deque()
         self._updates: list[tuple[PolicyUpdate, asyncio.Future[PolicyUpdateAck]]] = []
 
+    def begin(self, opened: SessionOpened) -> None:
+        """Goes on from where the session is, which may be another process's."""
+        self.live = opened.policy_version
+        self._cancel_count = opened.last_cancel_number
+
     def cancel(self, work: CancelWork) -> asyncio.Future[int]:
-        """Queues a cancel; the future tells how many rollouts were stopped, or why none could be."""
+        """Numbers and queues a cancel; the future tells how many rollouts were stopped, or why none could be.
+
+        It keeps its number when it is sent again, so that it stops nothing that was handed in after it.
+        """
+        self._cancel_count += 1
+        work.number = self._cancel_count
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._outbox.add_control(work)
         self._cancels.append((work, answer))

@@ -123,7 +123,7 @@ class RolloutSession:
                 granted_bytes=self.opened.granted_bytes,
                 consumed_bytes=self.opened.sent_bytes,
             )
-        self._controls.live = self.opened.policy_version
+        self._controls.begin(self.opened)
         self._connection = asyncio.create_task(self._stay_connected())
         return self
 
@@ -256,7 +256,7 @@ class RolloutSession:
         Args:
             rollout_id: one rollout: `<task_id>/<index>`, where index counts from the task's `first_index`.
             environment: name of a resources server: every rollout whose agent works with it.
-            everything: all that were handed in so far.
+            everything: all that were handed in so far, none of those after; also if the connection breaks.
             mode: abort: outcome CANCELLED, nothing is kept. partial: what was generated is kept, outcome
                 PARTIAL. finish_turn: the same, after the model call under way.
 

@@ -27,20 +27,32 @@ _MODES: dict[int, int] = {
 
 
 def carry_out(cancel: CancelWork, ledger: Ledger, executor: Executor, agents: Agents) -> WorkCancelled:
-    """Stops what a cancel covers; the answer may be told when the journal has what was noted so far.
+    """Stops what a cancel covers, but for one that was taken before: it is answered as then.
+
+    The answer may be told when the journal has what was noted so far.
 
     Raises:
-        InvalidRequest: it says no scope, or a mode that is not known.
+        InvalidRequest: it says no scope, a mode that is not known, or a number below 0.
     """
-    answer = WorkCancelled(request=cancel)
+    if cancel.number < 0:
+        text = f"the number of a cancel is {cancel.number}; it must be 0 or more"
+        raise error("INVALID_REQUEST", text, field="cancel.number")
+    if (answer := ledger.cancels.answer(cancel.number)) is None:
+        answer = _first_time(cancel, ledger, executor, agents)
+        ledger.cancels.note(cancel.number, answer)
+    told = WorkCancelled(request=cancel)
+    told.MergeFrom(answer)
+    return told
+
+
+def _first_time(cancel: CancelWork, ledger: Ledger, executor: Executor, agents: Agents) -> WorkCancelled:
+    """Stops what a cancel covers; returns the answer without the request."""
     mode = _stop_mode(cancel)
     try:
         jobs = _covered(cancel, ledger, agents)
     except NotFound as failure:
-        answer.error.CopyFrom(to_status_message(failure))
-    else:
-        answer.cancelled_count = _stop(jobs, ledger, executor, _reason_of(cancel), mode)
-    return answer
+        return WorkCancelled(error=to_status_message(failure))
+    return WorkCancelled(cancelled_count=_stop(jobs, ledger, executor, _reason_of(cancel), mode))
 
 
 def _stop(jobs: Iterable[Job], ledger: Ledger, executor: Executor, reason: str, mode: int) -> int:

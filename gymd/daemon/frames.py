@@ -12,6 +12,7 @@ __all__ = ["FEATURES", "fill_opened", "fill_progress", "fill_summary", "first_gr
 
 FEATURES = (
     "byte_credits",
+    "cancel_numbers",
     "cancel_scopes",
     "chunks",
     "group_credits",
@@ -61,6 +62,7 @@ def fill_opened(
     if client.version is not None:
         opened.policy_version = client.version
     opened.policy_paused = client.held
+    opened.last_cancel_number = ledger.cancels.last
     if task_ids is not None:
         opened.resumed = True
         opened.task_ids.extend(task_ids)

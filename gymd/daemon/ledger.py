@@ -13,6 +13,7 @@ from typing import Any
 
 from gymapi.v1.rollout_pb2 import FailureClass, Outcome, Rollout, Stage
 from gymapi.v1.rollout_service_pb2 import SessionOpened, TaskPurpose, TaskSubmission
+from gymd.daemon.cancel_log import CancelLog
 from gymd.daemon.groups import Group, Groups
 from gymd.daemon.journal import StoredResult, StoredSession, StoredTask
 from gymd.daemon.lanes import Client
@@ -69,6 +70,8 @@ class Ledger:
         """Those that have a rollout under way, by id."""
         self.groups = Groups()
         self.results = ResultLog(record, keep=keep)
+        self.cancels = CancelLog(record)
+        """Those that the client numbered."""
         self.accepted = 0
         self.rejected = 0
         self.granted = 0
@@ -333,6 +336,7 @@ class Ledger:
         self.tasks.clear()
         self.groups.clear()
         self.results.clear()
+        self.cancels = CancelLog(None)
 
     # The journal.
 
@@ -385,6 +389,7 @@ class Ledger:
             self._add_rows(works[task.number], len(task.submission))
         for found in stored.results:
             self._restore_result(found, works[found.task_number])
+        self.cancels.restore(stored.cancels)
         self._stopping.update(works[stop.task_number].jobs[stop.index] for stop in stored.stops)
         return [job for work in works.values() for job in work.jobs.values()]
 

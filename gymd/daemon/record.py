@@ -11,6 +11,9 @@ from gymd.errors import GymdError
 
 __all__ = ["SessionRecord"]
 
+MAX_CANCEL = (1 << 63) - 1
+"""The highest number that the contract has room for."""
+
 
 class SessionRecord:
     """A session's part of the journal.
@@ -77,6 +80,11 @@ class SessionRecord:
         """Notes that such a rollout has ended."""
         self._note(schema.DELETE_STOP, self._key(task), index)
 
+    def cancel(self, number: int, answer: bytes, gone: int) -> None:
+        """Notes a numbered cancel and its answer; drops those up to the number `gone`."""
+        self._note(schema.DELETE_CANCELS, self.number, gone)
+        self._note(schema.ADD_CANCEL, self.number, number, answer)
+
     def stored(self, after: int, through: int, size: int) -> None:
         """Notes that the client has stored the results after one number up to another: `size` bytes in
         all."""
@@ -99,6 +107,7 @@ class SessionRecord:
                 (schema.DELETE_TASKS, whole),
                 (schema.DELETE_RESULTS, whole),
                 (schema.DELETE_STOPS, whole),
+                (schema.DELETE_CANCELS, (self.number, MAX_CANCEL)),
                 (schema.DELETE_SESSION, (self.number,)),
             ]
         )

@@ -2,17 +2,24 @@
 
 import asyncio
 import signal
+import sqlite3
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from gymapi.v1.rollout_pb2 import OUTCOME_CANCELLED, OUTCOME_COMPLETED
-from gymapi.v1.rollout_service_pb2 import AckResults, CancelMode, CancelWork, RolloutResult
+from gymapi.v1.rollout_service_pb2 import (
+    AckResults,
+    CancelMode,
+    CancelWork,
+    RolloutResult,
+    TaskSubmission,
+)
 from gymapi.v1.rollout_service_pb2_grpc import RolloutServiceStub
 from gymd.client import RolloutClient
 from gymd.errors import GymdError
@@ -21,6 +28,7 @@ from gymd.sdk.testing import eventually
 from tests.fakes.group_trainer import account
 from tests.fakes.mesh import TOY, Stream, task
 from tests.fakes.process_mesh import ProcessMesh
+from tests.fakes.proxy import Proxy
 from tests.fakes.trainer import stored, submissions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -234,3 +242,48 @@ async def test_what_an_answered_cancel_was_stopping_does_not_run_again(
     assert (summary.accepted_task_count, summary.result_count) == (5, 11)
     counts = {count.outcome: count.count for count in summary.outcome_counts}
     assert counts == {OUTCOME_COMPLETED: 2, OUTCOME_CANCELLED: 9}
+
+
+async def test_a_cancel_whose_answer_went_with_the_daemon_spares_what_came_after_it(
+    mesh: ProcessMesh,
+) -> None:
+    """It is killed when it has kept the cancel and a later task, and the client has heard of neither."""
+    more = asyncio.Event()
+
+    def kept(table: str) -> int:
+        with closing(sqlite3.connect(mesh.folder / "state" / "journal" / "journal.db")) as reader:
+            return int(reader.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+    async def tasks() -> AsyncIterator[TaskSubmission]:
+        yield task("early", "hang", rollout_count=2)
+        await more.wait()
+        yield task("late")
+
+    async with (
+        asyncio.timeout(LIMIT_S),
+        Proxy(mesh.address) as proxy,
+        RolloutClient(proxy.address) as client,
+        client.session(policy_version=1, resume_window=60) as session,
+    ):
+        run = session.run(tasks())
+        results = asyncio.create_task(collect(run))
+        await eventually(lambda: kept("tasks") == 1, "the early task", timeout=LIMIT_S)
+        await session.update_policy(2, "paused")  # the later one begins when the test says so
+        proxy.mute()
+        answer = asyncio.create_task(session.cancel(everything=True))
+        await eventually(lambda: kept("results") == 2, "the cancelled rollouts", timeout=LIMIT_S)
+        more.set()
+        await eventually(lambda: kept("tasks") == 2, "the late task", timeout=LIMIT_S)
+        await mesh.end()
+        await mesh.start()
+        assert await answer == 2
+        await session.update_policy(2)
+        found = await results
+    assert session.reconnects == 1
+    outcomes = [(result.rollout.task_id, result.rollout.outcome) for result in found]
+    assert outcomes == [("early", OUTCOME_CANCELLED)] * 2 + [("late", OUTCOME_COMPLETED)]
+    assert found[-1].rollout.reward.value == 1.0
+
+
+async def collect(run: AsyncIterator[object]) -> list[RolloutResult]:
+    return [item async for item in run if isinstance(item, RolloutResult)]

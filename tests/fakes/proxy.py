@@ -1,4 +1,4 @@
-"""A TCP proxy that cuts connections when the test says so."""
+"""A TCP proxy that cuts connections when the test says so, and keeps answers from the client before that."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ __all__ = ["Proxy"]
 
 
 class Proxy:
-    """Passes bytes on to `target` ("host:port"), which may change; use it as an async context manager."""
+    """Passes bytes on to `target`, which may change; use it as an async context manager.
+
+    Args:
+        target: "host:port" or "unix:/path".
+    """
 
     def __init__(self, target: str) -> None:
         self.target = target
         self._writers: set[asyncio.StreamWriter] = set()
+        self._clients: set[asyncio.StreamWriter] = set()
+        self._muted: set[asyncio.StreamWriter] = set()
         self._pipes: set[asyncio.Task[None]] = set()
         self.address = ""
 
@@ -32,26 +38,38 @@ class Proxy:
         for writer in self._writers:
             writer.transport.abort()
 
+    def mute(self) -> None:
+        """Clients hear nothing more on the connections that they have; what they say is passed on."""
+        self._muted |= self._clients
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        host, _, port = self.target.rpartition(":")
         try:
-            other_reader, other_writer = await asyncio.open_connection(host, int(port))
+            other_reader, other_writer = await self._dial()
         except OSError:  # nobody is there at the moment
             writer.transport.abort()
             return
+        self._clients.add(writer)
         self._writers |= {writer, other_writer}
         for source, sink in ((reader, other_writer), (other_reader, writer)):
             task = asyncio.get_running_loop().create_task(self._pipe(source, sink))
             self._pipes.add(task)
             task.add_done_callback(self._pipes.discard)
 
+    async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self.target.startswith("unix:"):
+            return await asyncio.open_unix_connection(self.target.removeprefix("unix:"))
+        host, _, port = self.target.rpartition(":")
+        return await asyncio.open_connection(host, int(port))
+
     async def _pipe(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         try:
             while data := await source.read(65536):
-                sink.write(data)
-                await sink.drain()
+                if sink not in self._muted:
+                    sink.write(data)
+                    await sink.drain()
         except ConnectionError:
             pass
         finally:
             sink.close()
-            self._writers.discard(sink)
+            for writers in (self._writers, self._clients, self._muted):
+                writers.discard(sink)

@@ -14,6 +14,7 @@ from gymd.client import RolloutClient, RolloutSession
 from gymd.config import ServerSpec
 from gymd.errors import InvalidRequest, NotFound
 from tests.fakes.mesh import RunningMesh, running, task, toy
+from tests.fakes.proxy import Proxy
 
 PARTIAL, CANCELLED, COMPLETED, STALE = (
     Outcome.OUTCOME_PARTIAL,
@@ -186,6 +187,60 @@ async def test_an_environment_can_be_cancelled(mesh: RunningMesh) -> None:
         assert await session.cancel(environment="words") == 1
         assert await session.cancel(agent="toy") == 1
         assert [rollout.task_id for rollout in await results] == ["sums", "words", "none"]
+
+
+async def test_a_cancel_that_is_sent_again_spares_what_came_after_it(mesh: RunningMesh) -> None:
+    """The connection breaks when the daemon has carried it out, before the client knows."""
+    more = asyncio.Event()
+
+    async def tasks() -> AsyncIterator[pb.TaskSubmission]:
+        yield task("early", "hang", rollout_count=2)
+        await more.wait()
+        yield task("late")
+
+    async def results(session: RolloutSession) -> list[Rollout]:
+        found = session.run(tasks())
+        return [one.rollout async for one in found if isinstance(one, pb.RolloutResult)]
+
+    before = await mesh.metric("tasks_accepted_total")
+    async with (
+        Proxy(mesh.daemon.address) as proxy,
+        RolloutClient(proxy.address) as client,
+        client.session(default_agent="toy", policy_version=1) as session,
+    ):
+        coming = asyncio.create_task(results(session))
+        await mesh.until_metric("rollouts_running", 2)
+        await session.update_policy(2, "paused")  # the later one begins when the test says so
+        proxy.mute()
+        answer = asyncio.create_task(session.cancel(everything=True))
+        await mesh.until_metric("rollouts_running", 0)
+        more.set()
+        await mesh.until_metric("tasks_accepted_total", before + 2)
+        proxy.cut()
+        assert await answer == 2
+        await session.update_policy(2)
+        rollouts = await coming
+        assert session.reconnects == 1
+    assert [(one.rollout_id, one.outcome) for one in rollouts[-1:]] == [("late/0", COMPLETED)]
+    assert rollouts[-1].reward.value == 1.0
+    assert {(one.task_id, one.outcome) for one in rollouts[:2]} == {("early", CANCELLED)}
+
+
+async def test_a_process_that_goes_on_with_a_session_cancels_under_numbers_of_its_own(
+    mesh: RunningMesh,
+) -> None:
+    async with client_of(mesh) as client:
+        async with client.session(default_agent="stuck") as first:
+            first.hold_acks(0)
+            results = asyncio.create_task(collect(first, task("a"), task("b"), task("c"), final=False))
+            await mesh.until_metric("rollouts_running", 3)
+            assert await first.cancel(task_id="a") == 1
+            assert await first.cancel(task_id="b") == 1
+            first.detach()
+            results.cancel()
+        async with client.resume(first.session_id, last_sequence=0) as second:
+            assert await second.cancel(everything=True) == 1
+            assert [rollout.outcome for rollout in await collect(second)] == [CANCELLED] * 3
 
 
 async def test_old_policies_can_be_cancelled(mesh: RunningMesh) -> None:

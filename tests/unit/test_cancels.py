@@ -20,7 +20,7 @@ from gymapi.v1.rollout_service_pb2 import (
     TaskSubmission,
 )
 from gymd.config import ServerSpec
-from gymd.daemon.journal import Journal
+from gymd.daemon.journal import Journal, schema
 from gymd.daemon.plan import peer_labels
 from gymd.daemon.record import SessionRecord
 from gymd.daemon.registry import Registry
@@ -82,6 +82,64 @@ class TestScopes:
         assert cancelled(plan, all=True, reason="x" * 5000) == 1
         message = plan.take("results").results.results[0].rollout.failure.status.message
         assert message.count("x") == 1000
+
+
+class TestNumbers:
+    def test_one_that_is_sent_again_stops_nothing_that_came_after_it(self) -> None:
+        plan = Plan().open(resume_window=HOUR)
+        plan.submit(task("a", 2))
+        plan.send(cancel=CancelWork(number=1, all=True))
+        plan.send(submit=SubmitTasks(tasks=[task("b")]))
+        resume(plan, 0)
+        assert plan.take("opened").opened.last_cancel_number == 1
+        plan.send(cancel=CancelWork(number=1, all=True, reason="again"))
+        answer = plan.take("cancelled").cancelled
+        assert (answer.cancelled_count, answer.known) == (2, True)
+        assert answer.request == CancelWork(number=1, all=True, reason="again")
+        assert [job.finished for job in plan.executor.jobs] == [True, True, False]
+        plan.send(cancel=CancelWork(number=2, all=True))
+        answer = plan.take("cancelled").cancelled
+        assert (answer.cancelled_count, answer.known) == (1, False)
+
+    def test_without_a_number_each_is_carried_out(self) -> None:
+        plan = Plan().open()
+        for name in ("a", "b"):
+            plan.submit(task(name))
+            plan.send(cancel=CancelWork(all=True))
+            answer = plan.take("cancelled").cancelled
+            assert (answer.cancelled_count, answer.known) == (1, False)
+            plan.results()
+        assert plan.session.ledger.cancels.last == 0
+
+    def test_numbers_only_grow(self) -> None:
+        plan = Plan().open()
+        plan.submit(task("a"))
+        assert cancelled(plan, number=5, task_id="nobody") == 0
+        assert cancelled(plan, number=3, all=True) == 0
+        assert not plan.executor.jobs[0].finished
+        with pytest.raises(GymdError, match="it must be 0 or more"):
+            plan.send(cancel=CancelWork(number=-1, all=True))
+        assert cancelled(plan, number=(1 << 63) - 1, all=True) == 1
+
+    def test_what_nobody_knew_stays_the_answer(self) -> None:
+        plan = Plan().open()
+        plan.send(cancel=CancelWork(number=1, environment="elsewhere"))
+        plan.take("cancelled")
+        plan.submit(task("a"))
+        plan.send(cancel=CancelWork(number=1, all=True))  # it stands for an environment that is known by now
+        answer = plan.take("cancelled").cancelled
+        assert (answer.error.reason, answer.known) == (reason("SERVER_NOT_FOUND"), True)
+        assert not plan.executor.jobs[0].finished
+
+    def test_the_last_answers_are_kept(self) -> None:
+        plan = Plan().open(200)
+        for number in range(1, 151):
+            plan.submit(task(str(number)))
+            assert cancelled(plan, number=number, all=True) == 1
+            plan.results()
+        plan.submit(task("later"))
+        assert [cancelled(plan, number=number, all=True) for number in (1, 50, 51, 150)] == [0, 0, 1, 1]
+        assert not plan.executor.jobs[-1].finished
 
 
 class TestEnvironments:
@@ -180,6 +238,70 @@ class TestRestart:
         await committed(second)
         assert rows(tmp_path) == []
         await second.close()
+
+    async def test_one_that_is_sent_again_after_it_stops_nothing(
+        self, journal: Journal, tmp_path: Path
+    ) -> None:
+        plan = await begun(journal, task("a", 2))
+        plan.send(cancel=CancelWork(number=1, environment="elsewhere"))
+        plan.send(cancel=CancelWork(number=2, all=True))
+        plan.send(submit=SubmitTasks(tasks=[task("b")]))
+        await committed(journal)  # ... and here it is killed
+
+        again, second = await restarted(tmp_path)
+        resume(again, 0)
+        await committed(second)
+        assert again.take("opened").opened.last_cancel_number == 2
+        again.send(cancel=CancelWork(number=1, environment="elsewhere"))
+        again.send(cancel=CancelWork(number=2, all=True))
+        again.send(cancel=CancelWork(number=3, task_id="a"))
+        await committed(second)
+        answers = [again.take("cancelled").cancelled for _ in range(3)]
+        assert [(one.cancelled_count, one.known) for one in answers] == [(0, True), (2, True), (0, False)]
+        assert answers[0].error.reason == reason("SERVER_NOT_FOUND")
+        assert [job.rollout_id for job in again.executor.jobs if not job.finished] == ["b/0"]
+        again.executor.finish(1, reward=1.0)
+        await committed(second)
+        assert again.results() == [(1, "a/0", CANCELLED), (2, "a/1", CANCELLED), (3, "b/0", COMPLETED)]
+        await second.close()
+
+    @pytest.mark.parametrize("began", [True, False])
+    async def test_a_number_is_kept_with_what_the_cancel_stops(
+        self, journal: Journal, tmp_path: Path, began: bool
+    ) -> None:
+        plan = durable(journal)
+        plan.executor.stubborn = True
+        plan.send(submit=SubmitTasks(tasks=[task("a")]))
+        if began:
+            plan.executor.start(0)
+        await committed(journal)
+        before = journal.committed
+        plan.send(cancel=CancelWork(number=1, all=True))
+        noted = {statement for statement, _ in journal._fresh}  # what is written in one transaction
+        assert {schema.ADD_CANCEL, schema.ADD_STOP if began else schema.ADD_RESULT} <= noted
+        assert journal.committed == before
+        journal._fresh.clear()  # it is killed before that
+        again, second = await restarted(tmp_path)
+        resume(again, 0)
+        assert again.take("opened").opened.last_cancel_number == 0
+        again.send(cancel=CancelWork(number=1, all=True))
+        assert again.executor.jobs[0].finished
+        await committed(second)
+        answer = again.take("cancelled").cancelled
+        assert (answer.cancelled_count, answer.known) == (1, False)
+        await second.close()
+
+    async def test_the_journal_has_the_last_numbers_until_the_session_ends(
+        self, journal: Journal, tmp_path: Path
+    ) -> None:
+        plan = await begun(journal, task("a"))
+        for number in range(1, 151):
+            plan.send(cancel=CancelWork(number=number, all=True))
+        await committed(journal)
+        assert numbers(tmp_path) == list(range(51, 151))
+        plan.session.abandon()
+        await committed(journal)
+        assert numbers(tmp_path) == []
 
     async def test_what_has_stopped_leaves_the_journal(self, journal: Journal, tmp_path: Path) -> None:
         plan = await begun(journal, task("a", 3))
@@ -292,7 +414,18 @@ def rows(folder: Path) -> list[tuple[int, int, int, str]]:
     return found
 
 
-async def test_a_journal_of_the_version_before_is_taken_over(tmp_path: Path) -> None:
+def numbers(folder: Path) -> list[int]:
+    """The cancels that a journal holds."""
+    with sqlite3.connect(folder / "journal.db") as reader:
+        found = reader.execute("SELECT number FROM cancels ORDER BY number").fetchall()
+    reader.close()
+    return [number for (number,) in found]
+
+
+@pytest.mark.parametrize(("version", "missing"), [(2, ("stops", "cancels")), (3, ("cancels",))])
+async def test_a_journal_of_a_version_before_is_taken_over(
+    tmp_path: Path, version: int, missing: tuple[str, ...]
+) -> None:
     old = Journal(tmp_path, max_bytes=1 << 30)
     old.load()
     plan = durable(old)
@@ -300,10 +433,16 @@ async def test_a_journal_of_the_version_before_is_taken_over(tmp_path: Path) -> 
     await committed(old)
     await old.close()
     with sqlite3.connect(tmp_path / "journal.db") as writer:
-        writer.execute("DROP TABLE stops")
-        writer.execute("PRAGMA user_version = 2")
+        for table in missing:
+            writer.execute(f"DROP TABLE {table}")
+        writer.execute(f"PRAGMA user_version = {version}")
     writer.close()
     again, journal = await restarted(tmp_path)
     assert [job.rollout_id for job in again.executor.jobs] == ["a/0"]
     assert rows(tmp_path) == []
+    assert again.session.ledger.cancels.last == 0
+    again.send(cancel=CancelWork(number=7, all=True))  # an older daemon carried out six, and noted none
+    await committed(journal)
+    assert numbers(tmp_path) == [7]
+    assert again.executor.jobs[0].finished
     await journal.close()

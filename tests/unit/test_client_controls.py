@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from gymapi.v1.rollout_service_pb2 import PolicyUpdateAck, StreamRolloutsResponse, TaskSubmission
+from gymapi.v1.rollout_service_pb2 import (
+    PolicyUpdateAck,
+    SessionOpened,
+    StreamRolloutsResponse,
+    TaskSubmission,
+)
 from gymd.client.controls import Controls, cancel_work, policy_update
 from gymd.client.outbox import Outbox
 from gymd.client.window import CreditWindow
@@ -37,6 +42,13 @@ class Side:
                 found.append(frame.policy_update.version)
             if frame.HasField("cancel"):
                 found.append(frame.cancel.WhichOneof("scope"))
+        return found
+
+    def numbers(self) -> list[int]:
+        """Sends everything; the numbers of the cancels."""
+        found = []
+        while (frame := self.outbox.next_frame(idle=False)) is not None:
+            found.append(frame.cancel.number)
         return found
 
 
@@ -104,6 +116,18 @@ async def test_updates_before_one_that_went_live_are_not_sent_again() -> None:
     assert all(answer.done() for answer in (*old, live))
     assert not later.done()
     assert not waiting.done()
+
+
+async def test_a_cancel_keeps_its_number_when_it_is_sent_again() -> None:
+    side = Side()
+    side.controls.begin(SessionOpened(last_cancel_number=4))  # of an earlier process
+    for name in ("a", "b"):
+        side.controls.cancel(cancel_work("abort", "", (), task_id=name))
+    assert side.numbers() == [5, 6]
+    side.controls.take(StreamRolloutsResponse(cancelled={"cancelled_count": 1}))
+    side.outbox.reconnected()
+    side.controls.cancel(cancel_work("abort", "", (), task_id="c"))
+    assert side.numbers() == [6, 7]
 
 
 async def test_what_was_sent_is_sent_again_in_that_order() -> None:

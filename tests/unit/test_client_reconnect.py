@@ -152,6 +152,23 @@ async def test_the_granted_bytes_are_said_again() -> None:
         assert len(await running) == 1
 
 
+async def test_a_cancel_is_sent_again_under_its_number() -> None:
+    """The first stream breaks before the answer; what the daemon took meanwhile changes nothing."""
+    first, second = Line(lambda: opened(last_cancel_number=2)), Line(lambda: opened(last_cancel_number=3))
+    async with session_of(first, second, session_id="s") as session:
+        answer = asyncio.create_task(session.cancel(everything=True))
+        await first.until(lambda: "cancel" in first.kinds)
+        first.news.put_nowait(error("PEER_UNREACHABLE", "it broke"))
+        await second.until(lambda: "cancel" in second.kinds)
+        second.say(cancelled={"cancelled_count": 7, "known": True})
+        assert await answer == 7
+        later = asyncio.create_task(session.cancel(everything=True))
+        await second.until(lambda: second.kinds.count("cancel") == 2)
+        later.cancel()
+    numbers = [[one.cancel.number for one in line.sent if one.HasField("cancel")] for line in (first, second)]
+    assert numbers == [[3], [3, 4]]
+
+
 async def test_a_resumed_session_whose_bytes_nobody_counts_any_more() -> None:
     line = Line(lambda: opened(granted_bytes=10, sent_bytes=10, granted_rollouts=4, used_rollouts=1))
     async with session_of(line, session_id="s"):

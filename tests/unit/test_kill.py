@@ -17,6 +17,7 @@ from gymapi.v1.rollout_service_pb2 import (
     StreamRolloutsResponse,
     SubmitTasks,
     TaskSubmission,
+    WorkCancelled,
 )
 from gymd.daemon import results
 from gymd.daemon.journal import Journal, schema
@@ -42,6 +43,8 @@ class Client:
         self.admitted: set[str] = set()
         self.stored: dict[int, tuple[str, int]] = {}
         self.groups: Counter[str] = Counter()
+        self.cancels: dict[int, WorkCancelled] = {}
+        self.numbered = self.repeats = 0
         self.last = self.acked = self.rejected = self.kills = 0
 
     def read(self, limit: int = 1 << 30) -> None:
@@ -57,8 +60,28 @@ class Client:
                 assert self.stored.setdefault(self.last, found) == found
             accepted = [one for one in whole.admissions.admissions if not one.HasField("rejection")]
             self.admitted.update(one.task_id for one in accepted)
+            if whole.HasField("cancelled"):
+                self.take_cancelled(whole.cancelled)
             if whole.HasField("group_completed") or whole.HasField("group_cancelled"):
                 self.groups[whole.group_completed.group_id or whole.group_cancelled.group_id] += 1
+
+    def take_cancelled(self, answer: WorkCancelled) -> None:
+        """A cancel that was answered once is never carried out again."""
+        if first := self.cancels.get(answer.request.number):
+            self.repeats += 1
+            assert (answer.known, answer.cancelled_count) == (True, first.cancelled_count)
+            assert answer.request == first.request
+        self.cancels.setdefault(answer.request.number, answer)
+
+    def cancel(self) -> None:
+        """One more, or one of the last once more."""
+        if self.cancels and self.dice.random() < 0.3:
+            self.plan.send(cancel=self.dice.choice(list(self.cancels.values())[-20:]).request)
+            return
+        task_id = self.dice.choice(self.submitted).task_id
+        scope = self.dice.choice(({"task_id": task_id}, {"rollout_id": f"{task_id}/0"}))
+        self.numbered += 1
+        self.plan.send(cancel=CancelWork(**scope, number=self.numbered))
 
     def submit(self, tasks: list[TaskSubmission]) -> None:
         self.plan.send(submit=SubmitTasks(tasks=tasks))
@@ -125,9 +148,7 @@ class Client:
         elif act == "ack":
             await self.ack()
         elif act == "cancel" and self.submitted:
-            task_id = dice.choice(self.submitted).task_id
-            scope = dice.choice(({"task_id": task_id}, {"rollout_id": f"{task_id}/0"}))
-            self.plan.send(cancel=CancelWork(**scope))
+            self.cancel()
         elif act == "stop":
             executor.release()
         elif act == "resume":
@@ -163,6 +184,7 @@ async def test_every_rollout_comes_once_and_nothing_stays(
     await committed(one.journal)
     one.read()
     assert one.kills > 3
+    assert one.repeats
     rollouts = [f"{job.task_id}/{n}" for job in one.submitted for n in range(job.rollout_count)]
     assert sorted(rollout for rollout, _ in one.stored.values()) == sorted(rollouts)
     assert set(one.groups) == {job.group_id for job in one.submitted if job.group_id}

@@ -187,7 +187,7 @@ class AgentShare(_message.Message):
     def __init__(self, weight: _Optional[float] = ..., min_share: _Optional[float] = ...) -> None: ...
 
 class SessionOpened(_message.Message):
-    __slots__ = ("session_id", "resumed", "progress_interval", "max_running_rollouts", "max_message_bytes", "features", "daemon_version", "resume_window", "durable", "granted_rollouts", "used_rollouts", "last_sequence", "task_ids", "granted_groups", "used_groups", "granted_bytes", "sent_bytes", "policy_version", "policy_paused")
+    __slots__ = ("session_id", "resumed", "progress_interval", "max_running_rollouts", "max_message_bytes", "features", "daemon_version", "resume_window", "durable", "granted_rollouts", "used_rollouts", "last_sequence", "task_ids", "granted_groups", "used_groups", "granted_bytes", "sent_bytes", "policy_version", "policy_paused", "last_cancel_number")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     RESUMED_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_INTERVAL_FIELD_NUMBER: _ClassVar[int]
@@ -207,6 +207,7 @@ class SessionOpened(_message.Message):
     SENT_BYTES_FIELD_NUMBER: _ClassVar[int]
     POLICY_VERSION_FIELD_NUMBER: _ClassVar[int]
     POLICY_PAUSED_FIELD_NUMBER: _ClassVar[int]
+    LAST_CANCEL_NUMBER_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     resumed: bool
     progress_interval: _duration_pb2.Duration
@@ -226,7 +227,8 @@ class SessionOpened(_message.Message):
     sent_bytes: int
     policy_version: int
     policy_paused: bool
-    def __init__(self, session_id: _Optional[str] = ..., resumed: bool = ..., progress_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., max_running_rollouts: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., daemon_version: _Optional[str] = ..., resume_window: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., durable: bool = ..., granted_rollouts: _Optional[int] = ..., used_rollouts: _Optional[int] = ..., last_sequence: _Optional[int] = ..., task_ids: _Optional[_Iterable[str]] = ..., granted_groups: _Optional[int] = ..., used_groups: _Optional[int] = ..., granted_bytes: _Optional[int] = ..., sent_bytes: _Optional[int] = ..., policy_version: _Optional[int] = ..., policy_paused: bool = ...) -> None: ...
+    last_cancel_number: int
+    def __init__(self, session_id: _Optional[str] = ..., resumed: bool = ..., progress_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., max_running_rollouts: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., daemon_version: _Optional[str] = ..., resume_window: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., durable: bool = ..., granted_rollouts: _Optional[int] = ..., used_rollouts: _Optional[int] = ..., last_sequence: _Optional[int] = ..., task_ids: _Optional[_Iterable[str]] = ..., granted_groups: _Optional[int] = ..., used_groups: _Optional[int] = ..., granted_bytes: _Optional[int] = ..., sent_bytes: _Optional[int] = ..., policy_version: _Optional[int] = ..., policy_paused: bool = ..., last_cancel_number: _Optional[int] = ...) -> None: ...
 
 class SubmitTasks(_message.Message):
     __slots__ = ("tasks",)
@@ -279,7 +281,7 @@ class EndSession(_message.Message):
     def __init__(self) -> None: ...
 
 class CancelWork(_message.Message):
-    __slots__ = ("task_id", "group_id", "agent", "all", "older_than_version", "rollout_id", "environment", "mode", "reason")
+    __slots__ = ("task_id", "group_id", "agent", "all", "older_than_version", "rollout_id", "environment", "mode", "reason", "number")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     AGENT_FIELD_NUMBER: _ClassVar[int]
@@ -289,6 +291,7 @@ class CancelWork(_message.Message):
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     group_id: str
     agent: str
@@ -298,7 +301,8 @@ class CancelWork(_message.Message):
     environment: str
     mode: CancelMode
     reason: str
-    def __init__(self, task_id: _Optional[str] = ..., group_id: _Optional[str] = ..., agent: _Optional[str] = ..., all: bool = ..., older_than_version: _Optional[int] = ..., rollout_id: _Optional[str] = ..., environment: _Optional[str] = ..., mode: _Optional[_Union[CancelMode, str]] = ..., reason: _Optional[str] = ...) -> None: ...
+    number: int
+    def __init__(self, task_id: _Optional[str] = ..., group_id: _Optional[str] = ..., agent: _Optional[str] = ..., all: bool = ..., older_than_version: _Optional[int] = ..., rollout_id: _Optional[str] = ..., environment: _Optional[str] = ..., mode: _Optional[_Union[CancelMode, str]] = ..., reason: _Optional[str] = ..., number: _Optional[int] = ...) -> None: ...
 
 class TaskAdmissions(_message.Message):
     __slots__ = ("admissions",)
@@ -349,14 +353,16 @@ class Progress(_message.Message):
     def __init__(self, last_sequence: _Optional[int] = ..., queued_count: _Optional[int] = ..., running_count: _Optional[int] = ..., done_count: _Optional[int] = ..., acked_sequence: _Optional[int] = ..., waiting_result_bytes: _Optional[int] = ..., condition: _Optional[str] = ...) -> None: ...
 
 class WorkCancelled(_message.Message):
-    __slots__ = ("cancelled_count", "request", "error")
+    __slots__ = ("cancelled_count", "request", "error", "known")
     CANCELLED_COUNT_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
     cancelled_count: int
     request: CancelWork
     error: _errors_pb2.ErrorStatus
-    def __init__(self, cancelled_count: _Optional[int] = ..., request: _Optional[_Union[CancelWork, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.ErrorStatus, _Mapping]] = ...) -> None: ...
+    known: bool
+    def __init__(self, cancelled_count: _Optional[int] = ..., request: _Optional[_Union[CancelWork, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.ErrorStatus, _Mapping]] = ..., known: bool = ...) -> None: ...
 
 class GroupCompleted(_message.Message):
     __slots__ = ("group_id", "outcome_counts", "mean_reward")

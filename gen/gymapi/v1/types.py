@@ -2002,6 +2002,17 @@ class CancelWork(betterproto2.Message):
     For the record, in plain English. The results repeat its first 1,000 characters.
     """
 
+    number: "int" = betterproto2.field(10, betterproto2.TYPE_INT64)
+    """
+    The client's number for it: 1 for the session's first cancel, then the next for each (see also
+    `opened.last_cancel_number`). A cancel that is sent again, because its answer was not seen, keeps its number. One
+    whose number is not above the highest that the daemon has taken stops nothing and is answered with `known`: so it
+    never covers what was submitted after it was sent first. In a durable session the number is kept in one step with
+    what the cancel stops: a restart of the daemon finds both or neither.
+    0: not numbered, carried out whenever it comes, and a daemon without the feature does that with every cancel: sent
+    again, it also covers what was submitted meanwhile. Range: 0 and up. Feature "cancel_numbers".
+    """
+
 
 default_message_pool.register_message("gymapi.v1", "CancelWork", CancelWork)
 
@@ -9268,7 +9279,7 @@ class SessionOpened(betterproto2.Message):
     features: "list[str]" = betterproto2.field(6, betterproto2.TYPE_STRING, repeated=True)
     """
     What this daemon can do beyond the base protocol: "resume", "groups", "group_credits", "byte_credits", "retries",
-    "shares", "partial_cancel", "policy_versions", "trainer_policy", "chunks", "cancel_scopes".
+    "shares", "partial_cancel", "policy_versions", "trainer_policy", "chunks", "cancel_scopes", "cancel_numbers".
     """
 
     daemon_version: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
@@ -9337,6 +9348,12 @@ class SessionOpened(betterproto2.Message):
     policy_paused: "bool" = betterproto2.field(19, betterproto2.TYPE_BOOL)
     """
     The policy is paused, or drains: no rollout begins. A trainer that resumes with `policy_version` ends it.
+    """
+
+    last_cancel_number: "int" = betterproto2.field(20, betterproto2.TYPE_INT64)
+    """
+    Highest `CancelWork.number` that the daemon has taken in this session, from whatever process; 0: none. A process
+    that resumes the session of another numbers its cancels above it. Feature "cancel_numbers".
     """
 
 
@@ -11666,6 +11683,12 @@ class WorkCancelled(betterproto2.Message):
     error: "ErrorStatus | None" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, optional=True)
     """
     Why nothing was stopped: nobody knows what the scope covers. Absent: it was carried out.
+    """
+
+    known: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+    """
+    Taken before, under this number: nothing was stopped now. cancelled_count and error are those of the first answer;
+    0 and absent if the number is 100 or more below the highest. Feature "cancel_numbers".
     """
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-__all__ = ["StoredResult", "StoredSession", "StoredStop", "StoredTask"]
+__all__ = ["StoredCancel", "StoredResult", "StoredSession", "StoredStop", "StoredTask"]
 
 
 @dataclass(slots=True)
@@ -47,6 +47,16 @@ class StoredStop:
 
 
 @dataclass(slots=True)
+class StoredCancel:
+    """One of the last numbered cancels."""
+
+    number: int
+    """As the client counts."""
+    answer: bytes
+    """A serialized WorkCancelled, without the request."""
+
+
+@dataclass(slots=True)
 class StoredSession:
     """A session as it was when the daemon ended."""
 
@@ -81,3 +91,4 @@ class StoredSession:
     tasks: list[StoredTask] = field(default_factory=list)
     results: list[StoredResult] = field(default_factory=list)
     stops: list[StoredStop] = field(default_factory=list)
+    cancels: list[StoredCancel] = field(default_factory=list)

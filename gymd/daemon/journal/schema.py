@@ -9,6 +9,11 @@ rows lie together and are found and deleted by ranges of one B-tree:
   stays with its task, so that a restart knows which rollouts of a task are done.
 - stops: number of the task, and index. A rollout that was told to stop and has not ended: after a restart it
   does not run again. The row goes when its result comes.
+
+One table has a key of two, because its number is the client's and may be any:
+
+- cancels: number of the session, and of the cancel. What was answered to the last ones: one that is sent
+  again is answered so, and stops nothing.
 """
 
 from __future__ import annotations
@@ -18,14 +23,16 @@ import sqlite3
 from collections import Counter
 from pathlib import Path
 
-from gymd.daemon.journal.records import StoredResult, StoredSession, StoredStop, StoredTask
+from gymd.daemon.journal.records import StoredCancel, StoredResult, StoredSession, StoredStop, StoredTask
 
 __all__ = [
+    "ADD_CANCEL",
     "ADD_RESULT",
     "ADD_SESSION",
     "ADD_STOP",
     "ADD_TASK",
     "CLEAR_RESULTS",
+    "DELETE_CANCELS",
     "DELETE_RESULT",
     "DELETE_RESULTS",
     "DELETE_SESSION",
@@ -42,9 +49,9 @@ __all__ = [
     "row_id",
 ]
 
-VERSION = 3
-READABLE = (2, 3)
-"""Older versions that are taken over: 2 had no stops."""
+VERSION = 4
+READABLE = (2, 3, 4)
+"""Older versions that are taken over: 2 had no stops, and neither 2 nor 3 had cancels."""
 NUMBER_BITS = 40
 NUMBER_MASK = (1 << NUMBER_BITS) - 1
 
@@ -60,6 +67,9 @@ CREATE TABLE IF NOT EXISTS results (
 CREATE TABLE IF NOT EXISTS stops (
     id INTEGER NOT NULL, idx INTEGER NOT NULL, mode INTEGER NOT NULL, reason TEXT NOT NULL,
     PRIMARY KEY (id, idx)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS cancels (
+    session INTEGER NOT NULL, number INTEGER NOT NULL, answer BLOB NOT NULL,
+    PRIMARY KEY (session, number)) WITHOUT ROWID;
 """
 
 ADD_SESSION = "INSERT INTO sessions VALUES (?, ?, ?, ?, ?)"
@@ -75,6 +85,8 @@ DELETE_RESULTS = "DELETE FROM results WHERE id >= ? AND id < ?"
 ADD_STOP = "INSERT OR REPLACE INTO stops VALUES (?, ?, ?, ?)"
 DELETE_STOP = "DELETE FROM stops WHERE id = ? AND idx = ?"
 DELETE_STOPS = "DELETE FROM stops WHERE id >= ? AND id < ?"
+ADD_CANCEL = "INSERT INTO cancels VALUES (?, ?, ?)"
+DELETE_CANCELS = "DELETE FROM cancels WHERE session = ? AND number <= ?"
 READ_RESULTS = (
     "SELECT id, payload FROM results WHERE id >= ? AND id < ? AND payload IS NOT NULL ORDER BY id LIMIT ?"
 )
@@ -120,4 +132,6 @@ def load(connection: sqlite3.Connection) -> list[StoredSession]:
         sessions[key >> NUMBER_BITS].results.append(StoredResult(key & NUMBER_MASK, *facts))
     for key, *facts in connection.execute("SELECT * FROM stops"):
         sessions[key >> NUMBER_BITS].stops.append(StoredStop(key & NUMBER_MASK, *facts))
+    for session_number, *facts in connection.execute("SELECT * FROM cancels ORDER BY session, number"):
+        sessions[session_number].cancels.append(StoredCancel(*facts))
     return list(sessions.values())
