@@ -124,9 +124,9 @@ async def test_level_none_kills_what_goes_too_far(bare: Sandbox) -> None:
 
 async def test_level_none_does_not_wait_for_a_daemon(bare: Sandbox) -> None:
     """It has left the process group; it cannot be found, but it can be left alone."""
-    result = await shell(bare, "setsid sleep 3 & echo here")
+    result = await shell(bare, "setsid sleep 8 & echo here")
     assert (result.exit_code, result.stdout) == (0, b"here\n")
-    assert result.wall_s < 2.9
+    assert result.wall_s < 7
 
 
 async def test_level_none_leaves_nothing(
