@@ -11,9 +11,10 @@ import pydantic
 from gymapi.v1.registry_service_pb2 import RegisterServerRequest, ServerKind
 from gymd import __version__
 from gymd.config import ServerSpec
-from gymd.daemon.policy import FindDesk, PolicySettings, TrainerPolicy
+from gymd.daemon.policy import FindDesk, TrainerPolicy
 from gymd.daemon.registry import MAX_LEASE_TTL_S, Registry
 from gymd.errors import NotFound, error
+from gymd.prompts import PolicySettings
 
 if TYPE_CHECKING:
     from gymd.mesh import LocalServers

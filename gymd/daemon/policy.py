@@ -9,9 +9,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Literal
-
-import pydantic
+from typing import TYPE_CHECKING, Any
 
 from gymapi.v1.model_service_pb2 import (
     CreateResponseRequest,
@@ -25,6 +23,7 @@ from gymd.daemon.policy_desk import PolicyCall, PolicyDesk
 from gymd.daemon.policy_tokens import TokenPolicy, TokenTurn
 from gymd.daemon.replies import response_of
 from gymd.errors import GymdError, error
+from gymd.prompts import PolicySettings
 
 if TYPE_CHECKING:
     from gymd.daemon.work import Job, TaskWork
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = [
     "IMPLEMENTATION",
     "FindDesk",
-    "PolicySettings",
     "TrainerPolicy",
     "find_desk",
 ]
@@ -42,30 +40,6 @@ IMPLEMENTATION = "trainer_policy"
 """Name of the model server that the daemon serves itself."""
 MARGIN_S = 0.05
 """A call ends this much before its caller's deadline, so that the reason still arrives."""
-
-
-class PolicySettings(pydantic.BaseModel):
-    """The block of a trainer_policy server."""
-
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
-
-    max_in_flight: int = pydantic.Field(default=1024, ge=1)
-    """Calls that one trainer has at a time without having answered them; more wait here."""
-    timeout: float = pydantic.Field(default=1200.0, gt=0)
-    """Seconds that a call may take, waiting included; the caller's own deadline counts too."""
-    tokenizer: str | None = None
-    """Folder with the model's tokenizer.json, tokenizer_config.json and, if it is not in there,
-    chat_template.jinja: then calls hold a prompt's ids, written in the daemon. Absent: they hold items."""
-    tool_call_parser: Literal["hermes", "none"] = "hermes"
-    """With a tokenizer: the form in which the model writes tool calls."""
-    uses_reasoning_parser: bool = True
-    """With a tokenizer: text in think tags becomes reasoning items."""
-    chat_template_kwargs: dict[str, Any] | None = None
-    """With a tokenizer: arguments for the chat template; a task's metadata.chat_template_kwargs wins, key by
-    key."""
-    prefix_memory_mb: int = pydantic.Field(default=256, ge=1)
-    """With a tokenizer: MiB of earlier turns' ids kept at most, 4 bytes each; the rollouts used least
-    recently are forgotten first."""
 
 
 def find_desk(jobs: Sequence[Job], rollout_id: str) -> tuple[PolicyDesk, TaskWork]:

@@ -6,7 +6,7 @@ Prompts of later turns begin with the very ids of earlier ones, so that a rollou
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gymapi.v1.responses_pb2 import Response, ResponseCreateParams
 from gymapi.v1.rollout_service_pb2 import GenerateRequest, GenerateResult
@@ -14,10 +14,15 @@ from gymd.convert import ChatOptions, ConvertError, chat_from_params, response_f
 from gymd.convert.wire import delimited
 from gymd.daemon.replies import Sampled, completed, malformed, sampled_of
 from gymd.errors import error
-from gymd.prompts import Conversation, Prompt, Prompter, TokenMemory, load_template, work_on
-
-if TYPE_CHECKING:
-    from gymd.daemon.policy import PolicySettings
+from gymd.prompts import (
+    Conversation,
+    PolicySettings,
+    Prompt,
+    Prompter,
+    TokenMemory,
+    load_template,
+    work_on,
+)
 
 __all__ = ["TokenPolicy", "TokenTurn"]
 

@@ -9,6 +9,7 @@ from gymd.prompts.conversation import TOKEN_KEYS, Conversation, Known
 from gymd.prompts.memory import TokenMemory, Turn
 from gymd.prompts.parsers import TOOL_CALL_PARSERS, split_answer
 from gymd.prompts.prompter import Prompter, work_on
+from gymd.prompts.settings import PolicySettings
 from gymd.prompts.template import Template, load_template
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "TOOL_CALL_PARSERS",
     "Conversation",
     "Known",
+    "PolicySettings",
     "Prompt",
     "Prompter",
     "Template",

@@ -17,11 +17,12 @@ from gymapi.v1.rollout_service_pb2 import (
     OpenSession,
 )
 from gymd.convert import params_from_json
-from gymd.daemon.policy import PolicySettings, TrainerPolicy, find_desk
+from gymd.daemon.policy import TrainerPolicy, find_desk
 from gymd.daemon.policy_desk import PolicyCall
 from gymd.daemon.replies import response_of
 from gymd.errors import GymdError, error, to_status_message
 from gymd.mesh import CallContext
+from gymd.prompts import PolicySettings
 from tests.fakes.plan import Plan, task
 
 

@@ -14,10 +14,10 @@ from gymapi.v1.responses_pb2 import Response, ResponseCreateParams, SamplingPara
 from gymapi.v1.rollout_pb2 import DRIFT_CLEAN, DRIFT_FORKED, DRIFT_REALIGNED
 from gymapi.v1.rollout_service_pb2 import GenerateRequest, GenerateResult, GenerateResults
 from gymd.convert import output_text, params_from_json
-from gymd.daemon.policy import PolicySettings, TrainerPolicy, find_desk
+from gymd.daemon.policy import TrainerPolicy, find_desk
 from gymd.errors import GymdError, error, to_status_message
 from gymd.mesh import CallContext
-from gymd.prompts import Template, load_template, work_on
+from gymd.prompts import PolicySettings, Template, load_template, work_on
 from gymd.sdk.tokens import TokenRecorder
 from tests.fakes import small_tokenizer as small
 from tests.fakes.plan import Plan, task
