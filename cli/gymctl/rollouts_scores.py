@@ -59,6 +59,7 @@ def profile(
     from gymctl.scores.profile import profile as read
 
     require_files(files)
+    _spare_inputs(target, files, "--output")
     found = read(files)
     tasks = list(found.ordered(sort, descending=descending))
     if target is not None:
@@ -130,6 +131,7 @@ def aggregate(
     from gymctl.scores.lines import require_files
 
     require_files(files)
+    _spare_inputs(target, files, "--output")
     if merged is not None:
         _check_target(merged, files, overwrite, "--merge")
     shards = read(files, separate=separate, merged=merged)
@@ -157,7 +159,12 @@ def _check_target(target: Path, files: Sequence[Path], overwrite: bool, option: 
     if target.exists() and not overwrite:
         hint = f"Replace it with --overwrite, or give another {option} FILE."
         raise CliError(f"{target} exists already", hint)
-    if target.resolve() in {path.resolve() for path in files}:
+    _spare_inputs(target, files, option)
+
+
+def _spare_inputs(target: Path | None, files: Sequence[Path], option: str) -> None:
+    """Makes sure that a file to be written is none of those to be read."""
+    if target is not None and target.resolve() in {path.resolve() for path in files}:
         raise CliError(f"{target} is one of the files to read", f"Give another {option} FILE.")
 
 
@@ -228,11 +235,14 @@ def reverify(
       gymctl rollouts reverify rollouts.jsonl --output again.jsonl --config mcqa --config vllm_model
       gymctl rollouts reverify rollouts.jsonl rollouts_failures.jsonl --output again.jsonl --input tasks.jsonl
     """
+    from gymctl.collect.files import Paths
     from gymctl.scores.command import reverify_command
     from gymctl.scores.lines import require_files
 
-    require_files([*files, *([source] if source else [])])
-    _check_target(target, files, overwrite, "--output")
+    read = [*files, *([source] if source else [])]
+    require_files(read)
+    _check_target(target, read, overwrite, "--output")
+    _spare_inputs(Paths(target).failures, read, "--output")
     result = reverify_command(
         settings, files, target, source=source, concurrency=concurrency, timeout=timeout, configs=configs
     )
