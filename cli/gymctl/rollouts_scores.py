@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gymctl.errors import CliError
-from gymctl.options import Group, Settings, address_option, common, config_option, file_option
+from gymctl.options import Group, Settings, address_option, common, config_option, file_option, spare_inputs
 
 if TYPE_CHECKING:
     from gymctl.scores.aggregate import Shards
@@ -59,7 +59,7 @@ def profile(
     from gymctl.scores.profile import profile as read
 
     require_files(files)
-    _spare_inputs(target, files, "--output")
+    spare_inputs([target] if target else [], files, "--output")
     found = read(files)
     tasks = list(found.ordered(sort, descending=descending))
     if target is not None:
@@ -131,7 +131,7 @@ def aggregate(
     from gymctl.scores.lines import require_files
 
     require_files(files)
-    _spare_inputs(target, files, "--output")
+    spare_inputs([target] if target else [], files, "--output")
     if merged is not None:
         _check_target(merged, files, overwrite, "--merge")
     shards = read(files, separate=separate, merged=merged)
@@ -159,13 +159,7 @@ def _check_target(target: Path, files: Sequence[Path], overwrite: bool, option: 
     if target.exists() and not overwrite:
         hint = f"Replace it with --overwrite, or give another {option} FILE."
         raise CliError(f"{target} exists already", hint)
-    _spare_inputs(target, files, option)
-
-
-def _spare_inputs(target: Path | None, files: Sequence[Path], option: str) -> None:
-    """Makes sure that a file to be written is none of those to be read."""
-    if target is not None and target.resolve() in {path.resolve() for path in files}:
-        raise CliError(f"{target} is one of the files to read", f"Give another {option} FILE.")
+    spare_inputs([target], files, option)
 
 
 def _environments(settings: Settings, shards: Shards) -> dict[str, dict[str, Any]]:
@@ -242,7 +236,7 @@ def reverify(
     read = [*files, *([source] if source else [])]
     require_files(read)
     _check_target(target, read, overwrite, "--output")
-    _spare_inputs(Paths(target).failures, read, "--output")
+    spare_inputs([Paths(target).failures], read, "--output")
     result = reverify_command(
         settings, files, target, source=source, concurrency=concurrency, timeout=timeout, configs=configs
     )

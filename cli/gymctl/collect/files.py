@@ -48,6 +48,11 @@ class Paths:
         """What the output was made from."""
         return self.output.with_name(self.output.name + ".meta.json")
 
+    @property
+    def all(self) -> tuple[Path, ...]:
+        """Every file that a collection writes."""
+        return self.output, self.failures, self.metrics, self.record
+
     def _beside(self, ending: str) -> Path:
         stem = self.output.name.removesuffix(".jsonl")
         return self.output.with_name(stem + ending)
