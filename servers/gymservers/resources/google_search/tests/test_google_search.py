@@ -385,6 +385,21 @@ class TestBrowse:
         ):
             assert (await session.call("browse", url=url)).is_error
 
+    @pytest.mark.parametrize(
+        "host", ["127.0.0.1", "１２７.0.0.1", "127。0。0。1", "①27.0.0.1", "127.1", "localhost"]
+    )
+    async def test_nor_by_another_way_to_write_it(self, host: str) -> None:
+        """Here something listens: it must not be asked."""
+        async with (
+            net() as one,
+            google(one, allow_private_addresses=False) as server,
+            await server.seed(EXAMPLES[0]) as session,
+        ):
+            url = one.url.replace("127.0.0.1", host)
+            answer = await session.call("browse", url=f"{url}/page/inside")
+        assert answer.is_error
+        assert any(why in answer.output for why in ("private address", "no public address", "not valid"))
+
     async def test_nor_by_a_redirect(self, monkeypatch: pytest.MonkeyPatch) -> None:
         check = web_backend.WebBackend._check
         async with net() as one:
@@ -392,7 +407,7 @@ class TestBrowse:
             monkeypatch.setattr(
                 web_backend.WebBackend,
                 "_check",
-                lambda self, url: None if url.startswith(one.url) else check(self, url),
+                lambda self, url: None if str(url).startswith(one.url) else check(self, url),
             )
             async with (
                 google(one, allow_private_addresses=False) as server,
