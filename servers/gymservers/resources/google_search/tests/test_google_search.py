@@ -80,6 +80,13 @@ async def test_which_message_counts(response: Response, reward: float) -> None:
         assert (await server.verify({"expected_answer": "B"}, response=response)).value == reward
 
 
+async def test_boxes_that_are_never_closed_take_no_time() -> None:
+    """A pattern would take an hour, on the event loop."""
+    async with start_server(GoogleSearch) as server:
+        found = await server.verify({"expected_answer": "B"}, "\\boxed{" * 300_000)
+    assert found.extras == {"parsed_option": None}
+
+
 async def test_real_rows() -> None:
     if not SHARED.is_file():
         pytest.skip("the shared example rows are not there")
