@@ -194,7 +194,7 @@ def rescored_line(line: str, verdict: Reward | GymdError, *, original: Row | Non
 
 
 def load_line(line: bytes) -> Any:
-    """The JSON value of a line that this module wrote. Lone surrogates pass, which orjson refuses.
+    """The JSON value of a line of rows or rollouts. Lone surrogates pass, which orjson refuses.
 
     Raises:
         ValueError: it is no JSON; the text says why.
