@@ -142,7 +142,7 @@ class Child:
         except (AttributeError, OSError) as failure:
             if getattr(failure, "errno", errno.ENOSYS) != errno.ENOSYS:
                 raise
-            while not self._has_ended():  # noqa: ASYNC110 - not Linux, or before 5.3: nothing tells
+            while not self.has_ended():  # noqa: ASYNC110 - not Linux, or before 5.3: nothing tells
                 await asyncio.sleep(_POLL_S)
             return
         loop.add_reader(handle, ended.set)
@@ -152,7 +152,10 @@ class Child:
             loop.remove_reader(handle)
             os.close(handle)
 
-    def _has_ended(self) -> bool:
+    def has_ended(self) -> bool:
+        """Whether it has ended, seen or not."""
+        if not self.running:
+            return True
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def reap(self) -> int:

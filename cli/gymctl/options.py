@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,6 +26,7 @@ __all__ = [
     "daemon_address",
     "file_option",
     "overrides_argument",
+    "spare_inputs",
     "with_client",
 ]
 
@@ -157,6 +158,21 @@ def daemon_address(settings: Settings) -> str:
         f"no daemon runs here ({state_dir()} has no daemon.json)",
         "Start one with `gymctl up -c config.yaml`, or name one with --address.",
     )
+
+
+def spare_inputs(targets: Iterable[Path], inputs: Iterable[Path], option: str) -> None:
+    """Makes sure that no file to be written is one of those to be read.
+
+    Args:
+        option: by which the targets are named.
+
+    Raises:
+        CliError: one is.
+    """
+    read = {path.resolve() for path in inputs}
+    for target in targets:
+        if target.resolve() in read:
+            raise CliError(f"{target} is one of the files to read", f"Give another {option} FILE.")
 
 
 def with_client(settings: Settings, work: Callable[[RolloutClient], Coroutine[Any, Any, Result]]) -> Result:

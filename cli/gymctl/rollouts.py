@@ -8,7 +8,15 @@ import click
 
 from gymctl.errors import CliError
 from gymctl.export.command import export
-from gymctl.options import Group, Settings, address_option, check_overrides, common, overrides_argument
+from gymctl.options import (
+    Group,
+    Settings,
+    address_option,
+    check_overrides,
+    common,
+    overrides_argument,
+    spare_inputs,
+)
 from gymctl.rollouts_scores import add_to
 from gymctl.rollouts_view import view
 
@@ -112,8 +120,11 @@ def collect(
 
     # Here, so that the mistakes above are told at once.
     from gymctl.collect.command import collect_command
+    from gymctl.collect.files import Paths
     from gymctl.collect.plan import Plan, parse_overrides
 
+    if source != "-":
+        spare_inputs(Paths(target).all, [Path(source)], "--output")
     plan = Plan(
         agent=agent,
         limit=limit,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gymctl.errors import CliError
-from gymctl.options import Group, Settings, address_option, common, config_option, file_option
+from gymctl.options import Group, Settings, address_option, common, config_option, file_option, spare_inputs
 
 if TYPE_CHECKING:
     from gymctl.scores.aggregate import Shards
@@ -59,6 +59,7 @@ def profile(
     from gymctl.scores.profile import profile as read
 
     require_files(files)
+    spare_inputs([target] if target else [], files, "--output")
     found = read(files)
     tasks = list(found.ordered(sort, descending=descending))
     if target is not None:
@@ -130,6 +131,7 @@ def aggregate(
     from gymctl.scores.lines import require_files
 
     require_files(files)
+    spare_inputs([target] if target else [], files, "--output")
     if merged is not None:
         _check_target(merged, files, overwrite, "--merge")
     shards = read(files, separate=separate, merged=merged)
@@ -157,8 +159,7 @@ def _check_target(target: Path, files: Sequence[Path], overwrite: bool, option: 
     if target.exists() and not overwrite:
         hint = f"Replace it with --overwrite, or give another {option} FILE."
         raise CliError(f"{target} exists already", hint)
-    if target.resolve() in {path.resolve() for path in files}:
-        raise CliError(f"{target} is one of the files to read", f"Give another {option} FILE.")
+    spare_inputs([target], files, option)
 
 
 def _environments(settings: Settings, shards: Shards) -> dict[str, dict[str, Any]]:
@@ -228,11 +229,14 @@ def reverify(
       gymctl rollouts reverify rollouts.jsonl --output again.jsonl --config mcqa --config vllm_model
       gymctl rollouts reverify rollouts.jsonl rollouts_failures.jsonl --output again.jsonl --input tasks.jsonl
     """
+    from gymctl.collect.files import Paths
     from gymctl.scores.command import reverify_command
     from gymctl.scores.lines import require_files
 
-    require_files([*files, *([source] if source else [])])
-    _check_target(target, files, overwrite, "--output")
+    read = [*files, *([source] if source else [])]
+    require_files(read)
+    _check_target(target, read, overwrite, "--output")
+    spare_inputs([Paths(target).failures], read, "--output")
     result = reverify_command(
         settings, files, target, source=source, concurrency=concurrency, timeout=timeout, configs=configs
     )

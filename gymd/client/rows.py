@@ -28,6 +28,7 @@ __all__ = [
     "dump_json",
     "failure_line",
     "is_success",
+    "load_line",
     "make_task",
     "parse_row",
     "rescored_line",
@@ -192,12 +193,27 @@ def rescored_line(line: str, verdict: Reward | GymdError, *, original: Row | Non
     return _join(members)
 
 
+def load_line(line: bytes) -> Any:
+    """The JSON value of a line of rows or rollouts. Lone surrogates pass, which orjson refuses.
+
+    Raises:
+        ValueError: it is no JSON; the text says why.
+    """
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        try:
+            return _decoder.decode(line.decode())
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+
+
 def dump_json(value: Any) -> str:
     """Compact JSON text; integers of any size."""
     try:
         return orjson.dumps(value).decode()
-    except TypeError:  # an integer of more than 64 bits
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except TypeError:  # an integer of more than 64 bits, or a lone surrogate: only its escape can be written
+        return json.dumps(value, separators=(",", ":"))
 
 
 # ---- reading

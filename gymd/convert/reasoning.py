@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from gymd.convert._errors import ConvertError
@@ -10,14 +9,21 @@ from gymd.convert.options import ChatOptions
 
 __all__ = ["fold_reasoning_fields", "move_reasoning_out", "split_think", "wrap_think"]
 
-_THINK = re.compile(r"<think>(.*?)</think>", re.DOTALL)
+_OPEN, _CLOSE = "<think>", "</think>"
 
 
 def split_think(text: str) -> tuple[list[str], str]:
     """Takes the closed think blocks out of a text: the blocks, and what remains. Unclosed ones stay."""
-    if "<think>" not in text:
-        return [], text
-    return _THINK.findall(text), _THINK.sub("", text)
+    # No pattern: one takes time quadratic in a text that opens blocks and closes none.
+    blocks, kept, place = [], [], 0
+    while (start := text.find(_OPEN, place)) >= 0:
+        end = text.find(_CLOSE, start)
+        if end < 0:
+            break
+        kept.append(text[place:start])
+        blocks.append(text[start + len(_OPEN) : end])
+        place = end + len(_CLOSE)
+    return blocks, "".join([*kept, text[place:]])
 
 
 def wrap_think(texts: list[str]) -> str:

@@ -64,6 +64,8 @@ def validate_params(obj: Any) -> list[str]:
         check.report("input", "missing; a string or a list of items is needed")
     elif obj["input"] in ("", []):
         check.report("input", "is empty")
+    elif isinstance(obj["input"], str) and not _is_text(obj["input"]):
+        check.report("input", "holds half a surrogate pair, such as \\ud83d alone, which is no text")
     for key, (low, high) in _RANGES.items():
         value = obj.get(key)
         if isinstance(value, int | float) and not low <= value <= high:
@@ -73,6 +75,14 @@ def validate_params(obj: Any) -> list[str]:
         check.report("stream", "must be absent or false; rollouts do not stream over HTTP")
     _check_tools(obj, check)
     return check.problems
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_tools(obj: dict[str, Any], check: _Check) -> None:

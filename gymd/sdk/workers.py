@@ -68,7 +68,7 @@ class ProcessPool:
         name = f"{module[0]}.{function_name}"
         task = pickle.dumps((*module, function_name, args, kwargs or {}))
         async with self._places:
-            worker = self._take(module) or await _Worker.start()
+            worker = await self._take(module) or await _Worker.start()
             try:
                 await _within(_START_TIMEOUT_S, worker.load(module), f"loading {module[0]}")
                 return await _within(timeout, worker.call(task), name)
@@ -82,12 +82,15 @@ class ProcessPool:
                 elif worker.alive:
                     self._free.append(worker)
 
-    def _take(self, module: Module) -> _Worker | None:
+    async def _take(self, module: Module) -> _Worker | None:
         """An idle worker, if there is one: rather one that has loaded the module."""
-        if not self._free:
-            return None
-        ready = (number for number, worker in enumerate(self._free) if module in worker.loaded)
-        return self._free.pop(next(ready, -1))
+        while self._free:
+            ready = (number for number, worker in enumerate(self._free) if module in worker.loaded)
+            worker = self._free.pop(next(ready, -1))
+            if not worker.gone:
+                return worker
+            await asyncio.shield(worker.kill())
+        return None
 
     async def close(self) -> None:
         """Kills the idle workers; busy ones are killed by whoever waits for them."""
@@ -119,6 +122,11 @@ class _Worker:
     @property
     def alive(self) -> bool:
         return self._process.running
+
+    @property
+    def gone(self) -> bool:
+        """Whether it has ended by itself while it was idle: where memory is short the kernel kills."""
+        return self._process.has_ended()
 
     async def load(self, module: Module) -> None:
         """Imports a module that a coming call needs; heavy ones (sympy) take seconds."""

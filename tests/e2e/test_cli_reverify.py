@@ -148,6 +148,15 @@ async def test_a_verifier_that_needs_its_session_is_refused(collected: Collected
     assert "example_session_state_mgmt verifies inside a session only" in done.err
 
 
+async def test_a_line_that_is_no_rollout_is_named(collected: Collected, folder: Path) -> None:
+    lines = read(folder / "out.jsonl")
+    del lines[1]["responses_create_params"]
+    write(folder / "out.jsonl", lines)
+    done = await reverify(collected, folder, "out.jsonl", "--output", "again.jsonl")
+    assert done.code == 1
+    assert "out.jsonl:2: responses_create_params is missing" in done.err
+
+
 async def test_an_agent_that_is_not_there(collected: Collected, folder: Path) -> None:
     lines = read(folder / "out.jsonl")[:1]
     lines[0]["rollout"]["agent"] = "nobody"

@@ -110,6 +110,26 @@ async def test_agent_limit_and_stdin(daemon: FakeDaemon, tmp_path: Path) -> None
     assert [line["agent_ref"]["name"] for line in read(tmp_path / "out.jsonl")] == ["other_agent"] * 4
 
 
+async def test_half_a_surrogate_pair_is_kept(daemon: FakeDaemon, tmp_path: Path) -> None:
+    write(tmp_path / "in.jsonl", rows(2, note="\ud83d"))
+    done = await collect(daemon, tmp_path)
+    assert done.code == 0, done.err
+    assert [line["note"] for line in read(tmp_path / "out.jsonl")] == ["\ud83d"] * 2
+    done = await collect(daemon, tmp_path, "--resume")
+    assert done.code == 0, done.err
+    assert len(read(tmp_path / "out.jsonl")) == 2
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out_failures.jsonl"])
+async def test_the_input_is_not_written(daemon: FakeDaemon, tmp_path: Path, name: str) -> None:
+    before = write(tmp_path / name, rows(2)).read_bytes()
+    given = ("--input", name, "--output", "out.jsonl", "--overwrite")
+    done = await gymctl("rollouts", "collect", *given, address=daemon.address, cwd=tmp_path)
+    assert done.code == 1
+    assert f"{name} is one of the files to read" in done.err
+    assert (tmp_path / name).read_bytes() == before
+
+
 async def test_an_existing_output_is_safe(daemon: FakeDaemon, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", rows(2))
     assert (await collect(daemon, tmp_path)).code == 0

@@ -319,6 +319,13 @@ class TestRefused:
         assert not (desk.folder / "got.jsonl").exists()
         assert desk.parts() == []
 
+    def test_half_a_surrogate_pair_is_json(self, desk: Desk) -> None:
+        row = b'{"responses_create_params": {"input": "x"}, "note": "\\ud83d"}\n'
+        desk.hub.add("org/set", train_jsonl=row)
+        ran = desk.get("org/set", "train.jsonl")
+        assert ran.code == 0, ran.err
+        assert (desk.folder / "got.jsonl").read_bytes() == row
+
 
 class TestConfiguration:
     TRAIN = "{name: train, type: train, license: MIT, jsonl_fpath: data/train.jsonl, %s}"

@@ -73,7 +73,14 @@ class TestProfile:
         assert tasks[-1]["mean"] is None
 
     @pytest.mark.parametrize(
-        ("content", "told"), [("{", "r.jsonl:2: no JSON"), ("[]", "r.jsonl:2: no JSON object")]
+        ("content", "told"),
+        [
+            ("{", "r.jsonl:2: no JSON"),
+            ("[]", "r.jsonl:2: no JSON object"),
+            ('{"reward": NaN}', "r.jsonl:2: no JSON"),
+            ('{"_ng_task_index": "x"}', "r.jsonl:2: _ng_task_index is no whole number from 0"),
+            ('{"agent_ref": "mcqa"}', "r.jsonl:2: agent_ref is no object"),
+        ],
     )
     async def test_a_bad_line_is_named(self, tmp_path: Path, content: str, told: str) -> None:
         path = write(tmp_path / "r.jsonl", line(0, 0, 1.0))
@@ -85,6 +92,29 @@ class TestProfile:
     async def test_a_missing_file_is_named(self, tmp_path: Path) -> None:
         done = await gymctl("rollouts", "profile", "nowhere.jsonl", cwd=tmp_path)
         assert (done.code, "there is no file nowhere.jsonl" in done.err) == (1, True)
+
+    async def test_half_a_surrogate_pair_is_read(self, tmp_path: Path) -> None:
+        params = {"input": [{"role": "user", "content": "\ud83d?"}]}
+        write(tmp_path / "r.jsonl", line(0, 0, 1.0, responses_create_params=params))
+        done = await gymctl("rollouts", "profile", "r.jsonl", "-o", "json", cwd=tmp_path)
+        assert done.code == 0, done.err
+        assert done.json["tasks"][0]["question"] == "??"
+
+
+@pytest.mark.parametrize(
+    ("command", "read", "output"),
+    [
+        ("profile", "r.jsonl", "r.jsonl"),
+        ("aggregate", "r.jsonl", "r.jsonl"),
+        ("reverify", "r_failures.jsonl", "r.jsonl"),  # its own failures would go there
+    ],
+)
+async def test_what_is_read_is_not_written(tmp_path: Path, command: str, read: str, output: str) -> None:
+    path = write(tmp_path / read, line(0, 0, 1.0))
+    before = path.read_bytes()
+    done = await gymctl("rollouts", command, read, "--output", output, cwd=tmp_path)
+    assert (done.code, "one of the files to read" in done.err) == (1, True)
+    assert path.read_bytes() == before
 
 
 class TestAggregate:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from gymapi.v1.rollout_pb2 import Reward, Rollout, Task
 from gymapi.v1.rollout_service_pb2 import TaskSubmission
-from gymd.client.rows import RowError, failure_line, make_task, parse_row, rollout_line
+from gymd.client.rows import RowError, failure_line, load_line, make_task, parse_row, rollout_line
+from gymd.convert import response_from_json
 from gymd.errors import error, to_status_message
 from tests.fakes.daemon import rollout
 
@@ -64,6 +65,32 @@ def test_what_a_rollout_is_good_for_stands_beside_it() -> None:
 
 def test_no_reward_without_a_verifier() -> None:
     assert "reward" not in json.loads(rollout_line(parse_row(ROW), finished(reward=None), 0))
+
+
+def test_half_a_surrogate_pair_is_written_and_read() -> None:
+    """A model's answer may hold one; it has no UTF-8 form, only an escape."""
+    row = parse_row('{"responses_create_params": {"input": "hi"}, "note": "\\ud83d"}')
+    content = [{"type": "output_text", "text": "\ud83d ü", "annotations": []}]
+    made = finished()
+    message = {"type": "message", "role": "assistant", "id": "m", "status": "completed", "content": content}
+    made.response.CopyFrom(response_from_json({"output": [message]}))
+    line = load_line(rollout_line(row, made, 0))
+    assert line["note"] == "\ud83d"
+    assert line["response"]["output"][0]["content"] == content
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"{", "Expecting"),
+        (b"\xff", "can't decode"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"reward": NaN}', "NaN is no JSON"),
+    ],
+)
+def test_what_is_no_json_is_told(line: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        load_line(line)
 
 
 def test_overrides_replace_create_params() -> None:

@@ -18,6 +18,7 @@ from gymd.convert import (
     params_from_json,
     response_from_chat,
     response_to_json,
+    split_think,
     sum_usage,
     total_usage,
     usage_from_json,
@@ -127,6 +128,23 @@ OUTPUT = {
 @pytest.mark.parametrize(("message", "options", "expected"), OUTPUT.values(), ids=OUTPUT)
 def test_output(message: dict[str, Any], options: ChatOptions, expected: list[Any]) -> None:
     assert shape(response_from_chat(chat(message), options=options)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks", "rest"),
+    [
+        ("", [], ""),
+        ("<think>a</think>b", ["a"], "b"),
+        ("a<think></think>b<think>\nc</think>", ["", "\nc"], "ab"),
+        ("<think>a<think>b</think>c</think>", ["a<think>b"], "c</think>"),
+        ("</think><think>a", [], "</think><think>a"),
+        ("<think>a</think><think>b", ["a"], "<think>b"),
+        # A pattern would take an hour.
+        ("<think>" * 300_000, [], "<think>" * 300_000),
+    ],
+)
+def test_think_blocks_are_split_off(text: str, blocks: list[str], rest: str) -> None:
+    assert split_think(text) == (blocks, rest)
 
 
 def test_ids_and_statuses() -> None:

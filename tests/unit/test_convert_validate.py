@@ -41,6 +41,10 @@ BAD = {
     "no object": ([], ["expected an object, got a list"]),
     "no input": ({}, ["input: missing; a string or a list of items is needed"]),
     "empty input": ({"input": []}, ["input: is empty"]),
+    "half a character": (
+        {"input": "hi \ud83d"},
+        ["input: holds half a surrogate pair, such as \\ud83d alone, which is no text"],
+    ),
     "input": ({"input": 5}, ["input: expected a string or a list, got 5"]),
     "item": ({"input": ["hi"]}, ['input[0]: expected an object, got a string "hi"']),
     "no type": ({"input": [{"text": "x"}]}, ["input[0]: has neither a type nor a role"]),

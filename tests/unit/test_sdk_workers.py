@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -77,6 +78,14 @@ async def test_a_worker_that_crashes_is_named_and_replaced(pool: ProcessPool) ->
     failure = await expect_error("SERVER_CODE_FAILED", pool.run(work.crash, timeout=30), "a crash")
     assert "exit code -9" in str(failure)
     assert await pool.run(work.double, (1,), timeout=30) == 2
+
+
+async def test_a_worker_that_was_killed_while_it_was_idle_fails_no_call(pool: ProcessPool) -> None:
+    idle = await pool.run(work.pid, timeout=30)
+    os.kill(idle, signal.SIGKILL)  # as the kernel does where memory is short
+    await eventually(lambda: psutil.Process(idle).status() == psutil.STATUS_ZOMBIE, "its end", timeout=20)
+    assert await pool.run(work.pid, timeout=30) != idle
+    assert not psutil.pid_exists(idle)
 
 
 def test_workers_that_crashed_leave_no_pipes_open() -> None:

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from gymctl.collect.plan import DoneSet
 from gymctl.errors import CliError
+from gymd.client.rows import load_line
 
 __all__ = [
     "LineFile",
@@ -48,6 +47,11 @@ class Paths:
     def record(self) -> Path:
         """What the output was made from."""
         return self.output.with_name(self.output.name + ".meta.json")
+
+    @property
+    def all(self) -> tuple[Path, ...]:
+        """Every file that a collection writes."""
+        return self.output, self.failures, self.metrics, self.record
 
     def _beside(self, ending: str) -> Path:
         stem = self.output.name.removesuffix(".jsonl")
@@ -116,8 +120,8 @@ class LineFile:
                 if not line.strip():
                     continue
                 try:
-                    content = orjson.loads(line)
-                except orjson.JSONDecodeError as problem:
+                    content = load_line(line)
+                except ValueError as problem:
                     hint = "Remove that line, or start anew with --overwrite."
                     raise CliError(f"{self.path}:{number}: no JSON ({problem})", hint) from None
                 if isinstance(content, dict):
@@ -139,8 +143,8 @@ class LineFile:
             start = begin
         tail = os.pread(self._descriptor, size - start, start)
         try:
-            orjson.loads(tail)
-        except orjson.JSONDecodeError:
+            load_line(tail)
+        except ValueError:
             os.ftruncate(self._descriptor, start)
             self._size = start
             return size - start

@@ -10,8 +10,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from gymapi.v1.rollout_pb2 import OUTCOME_CANCELLED, Rollout, Task
 from gymapi.v1.rollout_service_pb2 import TaskSubmission
 from gymctl.collect.environment import ScoredRollouts
@@ -20,7 +18,7 @@ from gymctl.collect.metrics import Metrics
 from gymctl.collect.plan import DoneSet, Job, Plan
 from gymctl.collect.progress import make_reporter
 from gymd.client import Rejection, RolloutClient, RolloutSession
-from gymd.client.rows import failure_line, is_success, make_task, rollout_line
+from gymd.client.rows import failure_line, is_success, load_line, make_task, rollout_line
 from gymd.errors import GymdError, error, from_status_message, to_status_message
 
 if TYPE_CHECKING:
@@ -170,7 +168,7 @@ class Collection:
             self._output.write(line)
             tally.done += 1
             self._done.add(job.task_index, job.index)
-            tally.keep(orjson.loads(line))
+            tally.keep(load_line(line))
         elif rollout.outcome == OUTCOME_CANCELLED and (tally.interrupted or tally.hopeless):
             tally.cancelled += 1  # not a failure of the rollout: a resume runs it
         else:

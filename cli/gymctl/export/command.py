@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gymctl.errors import CliError
-from gymctl.options import Settings, common
+from gymctl.options import Settings, common, spare_inputs
 
 if TYPE_CHECKING:
     from gymctl.export.rows import Export
@@ -111,8 +111,7 @@ def export(
     require_files(files)
     if target.exists() and not overwrite:
         raise CliError(f"{target} exists already", "Replace it with --overwrite, or give another --output.")
-    if target.resolve() in {path.resolve() for path in files}:
-        raise CliError(f"{target} is one of the files to read", "Give another --output.")
+    spare_inputs([target], files, "--output")
     choice = Choice(
         outcomes=frozenset() if "any" in outcomes else frozenset(outcomes),
         min_reward=min_reward,

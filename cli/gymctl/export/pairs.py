@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -11,12 +12,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from gymctl.collect.metrics import agent_of
 from gymctl.export.messages import Conversation, Unusable, converse
 from gymctl.export.rows import Choice, Export, refusal_of, reward_of
 from gymctl.scores.lines import read_lines
+from gymd.client.rows import load_line
 
 __all__ = ["preferences"]
 
@@ -49,7 +49,7 @@ def preferences(paths: Sequence[Path], choice: Choice, export: Export) -> Iterat
             said: list[_Scored] = []
             for place in places:
                 files[place.file].seek(place.start)
-                line = orjson.loads(files[place.file].read(place.length))
+                line = load_line(files[place.file].read(place.length))
                 try:
                     found = converse(line, reasoning=choice.reasoning, as_text=choice.as_text)
                 except Unusable as problem:
@@ -93,7 +93,7 @@ def _starts(path: Path) -> array[int]:
 def _task(line: Mapping[str, Any]) -> bytes:
     """Equal for rollouts of one task. The index alone would mix the tasks of different files."""
     index = line.get("_ng_task_index")
-    params = orjson.dumps(line.get("responses_create_params"), option=orjson.OPT_SORT_KEYS)
+    params = json.dumps(line.get("responses_create_params"), sort_keys=True).encode()
     return blake2b(b"%b %r %b" % (agent_of(line).encode(), index, params), digest_size=16).digest()
 
 

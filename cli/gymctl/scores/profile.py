@@ -104,4 +104,7 @@ def _question(line: Mapping[str, Any]) -> str:
         asked = texts[-1] if texts else ""
     if isinstance(asked, list):
         asked = next((part.get("text") for part in asked if isinstance(part, dict) and part.get("text")), "")
-    return " ".join(asked.split())[:200] if isinstance(asked, str) else ""
+    if not isinstance(asked, str):
+        return ""
+    # Half a surrogate pair, which JSON can say, is no text for a terminal or a file.
+    return " ".join(asked.encode(errors="replace").decode().split())[:200]

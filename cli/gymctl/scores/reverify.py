@@ -16,9 +16,9 @@ from gymapi.v1.rollout_pb2 import Outcome, Reward
 from gymctl.collect.files import LineFile
 from gymctl.collect.metrics import agent_of, facts_of
 from gymctl.errors import CliError
-from gymctl.scores.lines import read_lines
+from gymctl.scores.lines import Place, read_lines
 from gymd.client import RolloutClient, Verifier
-from gymd.client.rows import Row, parse_row, rescored_line, stored_task
+from gymd.client.rows import Row, RowError, parse_row, rescored_line, stored_task
 from gymd.convert import response_from_json
 from gymd.errors import GymdError
 
@@ -53,7 +53,10 @@ class Reverified:
 class _Job:
     text: str
     line: Mapping[str, Any]
+    row: Row
+    """The row that it was made from."""
     original: Row | None
+    """The same, if it was given and not read out of the line."""
     resources: str
 
 
@@ -144,13 +147,21 @@ class _Verifiers:
 
 
 def _originals(path: Path) -> list[Row]:
-    return [parse_row(text.decode()) for _, text, _ in read_lines([path])]
+    hint = "Give the tasks that the rollouts were made from."
+    return [_row(place, text.decode(), hint) for place, text, _ in read_lines([path])]
+
+
+def _row(place: Place, text: str, hint: str) -> Row:
+    try:
+        return parse_row(text)
+    except RowError as problem:
+        raise CliError(f"{place[0]}:{place[1]}: {problem}", hint) from None
 
 
 def _jobs(
     paths: Sequence[Path], originals: Sequence[Row] | None, verifiers: _Verifiers, result: Reverified
 ) -> Iterator[_Job]:
-    for (path, number), text, line in read_lines(paths):
+    for place, text, line in read_lines(paths):
         if not isinstance(line.get("response"), dict):
             result.skipped += 1
             continue
@@ -160,10 +171,12 @@ def _jobs(
             if index >= len(originals):
                 hint = "Give the tasks that these rollouts were made from."
                 raise CliError(
-                    f"{path}:{number} is of task {index}, and there are {len(originals)} tasks", hint
+                    f"{place[0]}:{place[1]} is of task {index}, and there are {len(originals)} tasks", hint
                 )
             original = originals[index]
-        yield _Job(text.decode(), line, original, verifiers.of_agent(agent_of(line)))
+        whole = text.decode()
+        row = original or _row(place, whole, "Give files that `gymctl rollouts collect` wrote.")
+        yield _Job(whole, line, row, original, verifiers.of_agent(agent_of(line)))
 
 
 async def _verify(
@@ -178,7 +191,7 @@ async def _verify(
     try:
         verifier = await verifiers.get(job.resources)
         request = VerifyRequest(
-            task=stored_task(job.original or parse_row(job.text), agent_of(job.line)),
+            task=stored_task(job.row, agent_of(job.line)),
             response=response_from_json(job.line["response"]),
             outcome=_outcome(job.line),  # type: ignore[arg-type]
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
+from gymd.client.rows import load_line
 
 __all__ = ["RowCheck", "check_rows"]
 
@@ -41,9 +41,9 @@ def check_rows(path: Path, most: int | None = None) -> RowCheck:
             if not line.strip():
                 continue
             try:
-                value = orjson.loads(line)
-            except orjson.JSONDecodeError as error:
-                check.problem = f"line {number} is no JSON ({error.msg.partition(':')[0]})"
+                value = load_line(line)
+            except ValueError as error:
+                check.problem = f"line {number} is no JSON ({getattr(error, 'msg', error)})"
                 return check
             if not isinstance(value, dict):
                 check.problem = f"line {number} is JSON, but no object"

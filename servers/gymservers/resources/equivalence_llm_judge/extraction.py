@@ -31,16 +31,16 @@ def last_answer(response: Response) -> str:
     return ""
 
 
-async def extracted(text: str, patterns: list[str]) -> str:
+async def extracted(text: str, patterns: list[str], timeout_s: float) -> str:
     """What the first pattern that matches captures; all of the text if none does.
 
     The last match counts: its first group that is not blank, or all of it.
 
     Raises:
-        DeadlineExceeded: a pattern did not end in time.
+        DeadlineExceeded: a pattern did not end in `timeout_s` seconds.
     """
     for pattern in patterns:
-        found = await last_match(pattern, text, FLAGS)
+        found = await last_match(pattern, text, FLAGS, timeout_s=timeout_s)
         if found is not None:
             whole, *groups = found
             return next((group for group in groups if group and group.strip()), whole or "").strip()

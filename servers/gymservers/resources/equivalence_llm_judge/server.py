@@ -14,6 +14,7 @@ from gymapi.v1.responses_pb2 import Response, ResponseCreateParams
 from gymd.sdk import ResourcesServer, Reward, Session
 from gymd.sdk.judge import EquivalenceJudgeConfig, Judge, Prompt, Verdict, rollout_id
 from gymd.sdk.metrics import important_metrics, pass_and_majority
+from gymd.sdk.patterns import PATTERN_TIMEOUT_S
 from gymservers.resources.equivalence_llm_judge.extraction import extracted, last_answer, last_question
 
 __all__ = ["EquivalenceLLMJudge"]
@@ -42,6 +43,8 @@ class EquivalenceLLMJudgeConfig(EquivalenceJudgeConfig):
     """After a difference in what a row's own pattern captured: ask once more about all of the text."""
     reward_if_full_generation_succeeds: float = pydantic.Field(default=0.5, allow_inf_nan=False)
     """The reward when the judge then finds it equal."""
+    pattern_timeout_s: float = pydantic.Field(default=PATTERN_TIMEOUT_S, gt=0)
+    """Seconds for a pattern that may run for long; then it is killed, and the rollout has no reward."""
 
     @pydantic.field_validator("question_extract_regex", "response_extract_regex")
     @classmethod
@@ -117,8 +120,10 @@ class EquivalenceLLMJudge(ResourcesServer):
         # No pattern captures a long answer well, and swapping two long texts says little.
         once = bool(own) and limit is not None and len(expected) > limit
         patterns = [] if once else own or _listed(config.response_extract_regex)
-        answer = await extracted(text, patterns)
-        question = await extracted(last_question(create_params), _listed(config.question_extract_regex))
+        longest = config.pattern_timeout_s
+        answer = await extracted(text, patterns, longest)
+        asked, of_question = last_question(create_params), _listed(config.question_extract_regex)
+        question = await extracted(asked, of_question, longest)
         verdicts: list[Verdict] = []
 
         async def equal(first: str, second: str, judged: str) -> bool:

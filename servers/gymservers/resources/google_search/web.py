@@ -9,11 +9,12 @@ import asyncio
 import ipaddress
 import socket
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 import aiohttp
 import orjson
 from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
 
 from gymd.errors import GymdError, error
 from gymd.sdk import ToolError, shared_pool
@@ -122,8 +123,9 @@ class WebBackend:
 
     async def _fetch(self, url: str) -> tuple[bytes, str, str]:
         for _ in range(MAX_REDIRECTS + 1):
-            self._check(url)
-            async with self._pages.get(url, allow_redirects=False) as answer:
+            address = _parsed(url)
+            self._check(address)
+            async with self._pages.get(address, allow_redirects=False) as answer:
                 target = answer.headers.get("Location")
                 if answer.status in (301, 302, 303, 307, 308) and target:
                     url = urljoin(url, target)
@@ -145,23 +147,29 @@ class WebBackend:
                 raise ToolError(f"The page is larger than {limit} bytes.")
         return bytes(body)
 
-    def _check(self, url: str) -> None:
+    def _check(self, url: URL) -> None:
         """Refuses what is no public web address; names are checked again when they are resolved."""
-        try:
-            parts = urlsplit(url)
-            host, _ = parts.hostname, parts.port
-        except ValueError:
-            raise ToolError("The url is not valid.") from None
-        if parts.scheme not in ("http", "https") or not host:
+        if url.scheme not in ("http", "https") or not url.raw_host:
             raise ToolError("The url must begin with http:// or https://.")
         if self._config.allow_private_addresses:
             return
         try:
-            address = ipaddress.ip_address(host)
+            address = ipaddress.ip_address(url.raw_host)
         except ValueError:
-            return  # a name
+            # A name; but for digits alone (`127.1`) some aiohttp asks no resolver.
+            if url.raw_host.replace(".", "").isdigit():
+                raise ToolError("The url is not valid.") from None
+            return
         if not address.is_global:
             raise ToolError("The url leads to a private address.")
+
+
+def _parsed(url: str) -> URL:
+    """The address as it will be fetched: its digits may be written in other scripts, as in `１２７.0.0.1`."""
+    try:
+        return URL(url)
+    except ValueError:
+        raise ToolError("The url is not valid.") from None
 
 
 class _PublicOnly(AbstractResolver):

@@ -10,6 +10,7 @@ import pydantic
 from gymapi.v1.resources_service_pb2 import ScoredRollout
 from gymd.sdk import ResourcesServer, Reward, ServerConfig
 from gymd.sdk.metrics import important_metrics, pass_and_majority
+from gymd.sdk.patterns import PATTERN_TIMEOUT_S
 from gymservers.resources.mcqa.grading import GRADERS, GradingMode, RowMode, answer_markdown, strict_boxed
 from gymservers.resources.mcqa.options import Options
 from gymservers.resources.mcqa.template import chosen_by_template
@@ -22,6 +23,8 @@ class MultipleChoiceConfig(ServerConfig):
 
     grading_mode: GradingMode | None = None
     """For all rows; None: as each row says."""
+    pattern_timeout_s: float = pydantic.Field(default=PATTERN_TIMEOUT_S, gt=0)
+    """Seconds for a row's pattern that may run for long; then it is killed, and the rollout has no reward."""
 
 
 class Template(pydantic.BaseModel):
@@ -61,7 +64,7 @@ class MultipleChoice(ResourcesServer):
         if template.output_regex:
             patterns = template.output_regex
             patterns = [patterns] if isinstance(patterns, str) else patterns
-            letter = await chosen_by_template(text, patterns, options)
+            letter = await chosen_by_template(text, patterns, options, self.config.pattern_timeout_s)
             if letter is not None:
                 return letter
         mode = self.config.grading_mode or task.grading_mode

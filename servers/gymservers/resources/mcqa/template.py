@@ -11,16 +11,18 @@ from gymservers.resources.mcqa.options import Options, latin_letters
 __all__ = ["chosen_by_template"]
 
 
-async def chosen_by_template(text: str, patterns: Sequence[str], options: Options) -> str | None:
+async def chosen_by_template(
+    text: str, patterns: Sequence[str], options: Options, timeout_s: float
+) -> str | None:
     """The letter that the first matching pattern captures; None if none does.
 
     A pattern that is no regular expression counts as one that does not match.
 
     Raises:
-        DeadlineExceeded: a pattern did not end in time.
+        DeadlineExceeded: a pattern did not end in `timeout_s` seconds.
     """
     for pattern in patterns:
-        found = await last_match(pattern, text, re.IGNORECASE)
+        found = await last_match(pattern, text, re.IGNORECASE, timeout_s=timeout_s)
         letter = None if found is None else _letter(_captured(*found), options)
         if letter is not None:
             return letter

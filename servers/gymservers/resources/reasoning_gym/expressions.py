@@ -39,6 +39,9 @@ _FUNCTIONS = frozenset([
     "sqrt", "tan", "tanh", "zoo", "True", "False", "None",
 ])
 # fmt: on
+_NUMBERS = frozenset(["Abs", "Float", "Integer", "abs"])
+"""Functions of one number that is not made larger."""
+_EXPONENT = re.compile(r"[0-9._]+[eE][+-]?0*([0-9_]+)[jJ]?")
 _SYMPY_NAMES = frozenset(sympy.__all__)
 _INTEGER_FORMULA = re.compile(r"[0-9a-fA-FxX+\-*<>&|^~()\s]*", re.ASCII)
 
@@ -77,12 +80,21 @@ def check_formula(text: str, variables: Collection[str] = ()) -> None:
         kind, word = token.type, token.string
         if kind == tokenize.NAME and (word in variables or _is_harmless(word)):
             continue
-        if kind == tokenize.NUMBER or kind in _QUIET_TOKENS:
+        if kind == tokenize.NUMBER and not _is_huge(word):
+            continue
+        if kind in _QUIET_TOKENS:
             continue
         if kind in (tokenize.OP, tokenize.ERRORTOKEN) and (word in _OPERATORS or word.isspace()):
             continue
         raise NotAFormula(f"{word!r} is no part of a formula")
     _check_powers(text)
+
+
+def _is_huge(number: str) -> bool:
+    """Whether a number is a large power of ten in disguise, as 1e999999999 is."""
+    found = _EXPONENT.fullmatch(number)
+    exponent = found[1].replace("_", "") if found else "0"
+    return len(exponent) > len(str(MOST_BITS)) or int(exponent) > MOST_BITS // 4
 
 
 def _is_harmless(name: str) -> bool:
@@ -115,12 +127,16 @@ def _bits(node: ast.AST) -> float | None:
         return _bits_of(node.value)
     if isinstance(node, ast.UnaryOp):
         return inner[-1]
-    if not isinstance(node, ast.BinOp):
+    function = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+    if function in _NUMBERS:
+        return inner[1] if len(inner) == 2 else None
+    power = function == "pow" and len(inner) == 3
+    if not power and not isinstance(node, ast.BinOp):
         return None
-    left, right = inner[0], inner[-1]
+    left, right = inner[-2] if power else inner[0], inner[-1]
     if left is None or right is None:
         return None
-    if isinstance(node.op, ast.Pow):
+    if power or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)):
         # The exponent is below 2**right.
         bits = left * 2.0 ** min(right, 64.0)
         if bits > MOST_BITS:

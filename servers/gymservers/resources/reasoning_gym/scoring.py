@@ -7,10 +7,12 @@ mistake in the data, whatever the answer.
 
 from __future__ import annotations
 
+import cmath
 import difflib
 import functools
 import importlib
 import json
+import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
@@ -118,7 +120,7 @@ def _scorer(name: str, config: str) -> Callable[..., float]:
     return scorer
 
 
-# Two scorers give the full score to wrong answers.
+# Some scorers give the full score to wrong answers.
 
 
 def _halting(value: float, answer: str, gold: str) -> float:
@@ -137,11 +139,27 @@ def _coin_flip(value: float, answer: str, gold: str) -> float:
     return min(sizes) / max(sizes)
 
 
+def _complex(value: float, answer: str, gold: str) -> float:
+    """To the library what is no number (`nan`) is not far from any."""
+    given = DATASETS["complex_arithmetic"][0].parse_string_to_complex(answer)
+    return 0.0 if given is not None and cmath.isnan(given) else value
+
+
+def _sorting(value: float, answer: str, gold: str) -> float:
+    """The same, number by number."""
+    if not value:
+        return value
+    numbers = json.loads(answer.replace("'", '"'))  # as the library reads it
+    return 0.0 if any(math.isnan(float(number)) for number in numbers) else value
+
+
 # As the library has it.
 _COIN_TOLERANCE = 1e-4
 _CORRECTED: Mapping[str, Callable[[float, str, str], float]] = {
     "game_of_life_halting": _halting,
     "coin_flip": _coin_flip,
+    "complex_arithmetic": _complex,
+    "number_sorting": _sorting,
 }
 
 

@@ -80,6 +80,13 @@ async def test_which_message_counts(response: Response, reward: float) -> None:
         assert (await server.verify({"expected_answer": "B"}, response=response)).value == reward
 
 
+async def test_boxes_that_are_never_closed_take_no_time() -> None:
+    """A pattern would take an hour, on the event loop."""
+    async with start_server(GoogleSearch) as server:
+        found = await server.verify({"expected_answer": "B"}, "\\boxed{" * 300_000)
+    assert found.extras == {"parsed_option": None}
+
+
 async def test_real_rows() -> None:
     if not SHARED.is_file():
         pytest.skip("the shared example rows are not there")
@@ -385,6 +392,21 @@ class TestBrowse:
         ):
             assert (await session.call("browse", url=url)).is_error
 
+    @pytest.mark.parametrize(
+        "host", ["127.0.0.1", "１２７.0.0.1", "127。0。0。1", "①27.0.0.1", "127.1", "localhost"]
+    )
+    async def test_nor_by_another_way_to_write_it(self, host: str) -> None:
+        """Here something listens: it must not be asked."""
+        async with (
+            net() as one,
+            google(one, allow_private_addresses=False) as server,
+            await server.seed(EXAMPLES[0]) as session,
+        ):
+            url = one.url.replace("127.0.0.1", host)
+            answer = await session.call("browse", url=f"{url}/page/inside")
+        assert answer.is_error
+        assert any(why in answer.output for why in ("private address", "no public address", "not valid"))
+
     async def test_nor_by_a_redirect(self, monkeypatch: pytest.MonkeyPatch) -> None:
         check = web_backend.WebBackend._check
         async with net() as one:
@@ -392,7 +414,7 @@ class TestBrowse:
             monkeypatch.setattr(
                 web_backend.WebBackend,
                 "_check",
-                lambda self, url: None if url.startswith(one.url) else check(self, url),
+                lambda self, url: None if str(url).startswith(one.url) else check(self, url),
             )
             async with (
                 google(one, allow_private_addresses=False) as server,

@@ -106,6 +106,8 @@ GRAPH = {"vertices": [0, 1], "edges": [[0, 1]], "num_colors": 2, "color_options"
 COLOURS = row("graph_color", None, puzzle=GRAPH)
 COIN = row("coin_flip", "0.234375")
 LIFE = row("game_of_life_halting", "False")
+COMPLEX = row("complex_arithmetic", "8.0 + 3.0i", result=[8.0, 3.0])
+SORTED = row("number_sorting", "['-1.0', '2.5']", direction="ascending")
 CUBE = row("rubiks_cube", None, cube_size=3, scramble_moves="R")
 
 # Its scorer raises a ValueError.
@@ -160,6 +162,16 @@ CASES: list[tuple[dict[str, Any], str, float]] = [
     (LIFE, "<answer>false</answer>", 1.0),
     (LIFE, "<answer>True</answer>", 0.0),  # the library gives 1.0 for any text
     (LIFE, "<answer>no idea</answer>", 0.0),
+    (COMPLEX, "<answer>8 + 3i</answer>", 1.0),
+    (COMPLEX, "<answer>nan</answer>", 0.0),  # the library gives 1.0 for these
+    (COMPLEX, "<answer>( n an + 3i)</answer>", 0.0),
+    (COMPLEX, "<answer>inf</answer>", 0.0),
+    (COMPLEX, "<answer>eight</answer>", 0.0),
+    (SORTED, "<answer>['-1.0', '2.5']</answer>", 1.0),
+    (SORTED, "<answer>[-1, 2.5]</answer>", 1.0),
+    (SORTED, "<answer>['nan', 'nan']</answer>", 0.0),  # the library gives 1.0 for these
+    (SORTED, '<answer>["\\u006ean", NaN]</answer>', 0.0),
+    (SORTED, "<answer>nan</answer>", 0.0),
     (GAME_24, "<answer>8*3*(2-1)</answer>", 1.0),
     (row("puzzle24", "...", dataset_config={"max_value": 5}), "<answer>8*3*(2-1)</answer>", 0.01),
     (CUBE, "<answer>R'</answer>", 1.0),
