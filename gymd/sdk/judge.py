@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import random
 import re
@@ -35,7 +36,7 @@ __all__ = ["EquivalenceJudgeConfig", "Judge", "JudgeConfig", "Prompt", "Verdict"
 log = logging.getLogger(__name__)
 
 SHOWN_CHARS = 500
-"""How much of a judge's answer an error shows."""
+"""How much of an answer an error shows."""
 MAX_DELAY_S = 60.0
 """Longest pause between two tries before jitter, whatever the endpoint asks for."""
 
@@ -128,6 +129,11 @@ class Verdict(pydantic.BaseModel):
     response: dict[str, Any]
     """What it answered: text, reasoning, model and usage."""
 
+    def told(self) -> dict[str, str]:
+        """What an error has room for: which prompt, the start of which answer, which label."""
+        answer = self.answer[: SHOWN_CHARS // 4]  # trailers hold some 8 KiB in all
+        return {"prompt_file": self.prompt_file, "answer": answer, "verdict_label": self.verdict_label}
+
 
 @dataclass(frozen=True)
 class Prompt:
@@ -198,6 +204,7 @@ class Judge:
         answer: str,
         labels: Sequence[str],
         rollout_id: str = "",
+        earlier: Sequence[Verdict] = (),
     ) -> Verdict:
         """Asks for a verdict.
 
@@ -207,6 +214,7 @@ class Judge:
             answer: the answer that is judged, for the record.
             labels: what the judge chooses from. The one that comes first in its answer counts.
             rollout_id: keeps the calls of a rollout on one replica.
+            earlier: verdicts that the verification has already: a failure keeps them, as no reward will.
 
         Raises:
             Unavailable: JUDGE_FAILED, there was no verdict within the tries of the configuration.
@@ -234,7 +242,7 @@ class Judge:
                     responses_create_params=params,
                     response=response_to_json(response),
                 )
-        raise self._failed(failures)
+        raise self._failed(failures, earlier)
 
     def _params(self, text: str) -> dict[str, Any]:
         messages = [{"role": "user", "content": text}]
@@ -268,13 +276,15 @@ class Judge:
         delay = last.retry_delay or self._config.judge_backoff_s * 2 ** (len(failures) - 1)
         return min(MAX_DELAY_S, delay) * random.uniform(1.0, 1.5)
 
-    def _failed(self, failures: Sequence[GymdError]) -> GymdError:
+    def _failed(self, failures: Sequence[GymdError], earlier: Sequence[Verdict]) -> GymdError:
         last, tries = failures[-1], len(failures)
         budget = "1 try" if tries == 1 else f"{tries} tries"
         text = f"the judge {self._name} gave no verdict in {budget}; the last failure: {last.message}"
         kept: dict[str, Any] = {
             key: value for key, value in last.metadata.items() if key.startswith(("upstream_", "answer"))
         }
+        if earlier:
+            kept["verdicts"] = json.dumps([verdict.told() for verdict in earlier], ensure_ascii=False)
         return error("JUDGE_FAILED", text, judge=self._name, attempts=tries, cause=_cause(last), **kept)
 
 

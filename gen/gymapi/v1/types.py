@@ -571,7 +571,8 @@ class ErrorReason(betterproto2.Enum):
     """
     UNAVAILABLE. The judge of a verifier failed, or did not answer in the form it was asked for, until its budget of
     tries was spent. metadata.cause is the reason of its last failure or OFF_FORMAT, metadata.answer the start of its
-    last answer.
+    last answer, metadata.verdicts a JSON list of the verdicts that the verification had before: prompt_file, the start
+    of the answer, verdict_label.
     """
 
     @classmethod

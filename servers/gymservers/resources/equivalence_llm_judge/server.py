@@ -130,9 +130,13 @@ class EquivalenceLLMJudge(ResourcesServer):
             if not judged:
                 return False  # nothing is no answer, whatever a judge makes of it
             values = {"question": question, "expected_answer": first, "generated_answer": second}
-            rollout = rollout_id(session, response)
             verdict = await self._judge.ask(
-                self._prompt, values, answer=judged, labels=config.labels, rollout_id=rollout
+                self._prompt,
+                values,
+                answer=judged,
+                labels=config.labels,
+                rollout_id=rollout_id(session, response),
+                earlier=verdicts,
             )
             verdicts.append(verdict)
             return verdict.verdict_label == config.judge_equal_label

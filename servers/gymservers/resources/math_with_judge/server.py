@@ -104,7 +104,12 @@ class MathWithJudge(ResourcesServer):
         for first, second in ((task.expected_answer, answer), (answer, task.expected_answer)):
             values = {"question": task.question, "first_answer": first, "second_answer": second}
             verdict = await self._judge.ask(
-                self._prompt, values, answer=answer, labels=self.config.labels, rollout_id=rollout
+                self._prompt,
+                values,
+                answer=answer,
+                labels=self.config.labels,
+                rollout_id=rollout,
+                earlier=verdicts,
             )
             verdicts.append(verdict)
             if not self._equal(verdict):

@@ -262,6 +262,8 @@ async def test_a_judge_that_fails_leaves_no_reward(failure: Any, cause: str, tra
     async with judged([YES, failure, failure, failure], transport, check_twice_swap=True) as (server, _):
         caught = await expect_error("JUDGE_FAILED", server.verify(row(), "Paris"), "no judge")
     assert (caught.metadata["cause"], caught.metadata["judge"]) == (cause, "judge")
+    [before] = json.loads(caught.metadata["verdicts"])
+    assert (before["answer"], before["verdict_label"]) == ("Paris", YES)
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

@@ -1,6 +1,7 @@
 """Mathematical answers that the judge decides. Most tests say what math-verify found: nothing is loaded."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -148,6 +149,9 @@ async def test_a_judge_that_fails_leaves_no_reward(failure: Any, cause: str, tra
     async with judged([EQUAL, failure, failure, failure], transport) as (server, _):
         caught = await expect_error("JUDGE_FAILED", server.verify(row("5"), r"\boxed{6}"), "no judge")
     assert caught.metadata["cause"] == cause
+    [before] = json.loads(caught.metadata["verdicts"])
+    assert (before["answer"], before["verdict_label"]) == ("6", EQUAL)
+    assert before["prompt_file"].endswith(".txt")
 
 
 @pytest.mark.parametrize(
