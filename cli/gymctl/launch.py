@@ -217,7 +217,7 @@ class DaemonProcess:
 
 
 def interrupt_on_signals() -> None:
-    """Makes SIGTERM and SIGHUP end this process as Ctrl-C does, so that the daemon is stopped with it."""
+    """Makes SIGTERM and SIGHUP end this process as Ctrl-C does, so that what it began is cleared away."""
 
     def on_signal(number: int, frame: Any) -> None:
         raise KeyboardInterrupt

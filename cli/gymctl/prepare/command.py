@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from gymctl.errors import CliError
+from gymctl.launch import interrupt_on_signals
 from gymctl.output import note, seconds, show_json
 from gymctl.prepare.chunks import Chunk, Span, find_span
 from gymctl.prepare.collate import Part, blended, write_rows
@@ -96,6 +97,7 @@ class Prepared:
 
 def prepare_command(options: Options, output_format: str) -> int:
     """Runs the command; returns its exit code."""
+    interrupt_on_signals()  # so that no unfinished file stays
     start = time.monotonic()
     run = _Run(options)
     run.measure()
