@@ -300,11 +300,24 @@ class PolicyRunner:
                 call.policy_version = version
             return function(argument)
 
-        if inspect.iscoroutinefunction(function):
-            return await begin()
-        # The version is read in the thread: the call may wait long for one.
-        answer = await asyncio.get_running_loop().run_in_executor(self._threads, begin)
-        return await answer if inspect.isawaitable(answer) else answer
+        def begin_in_thread() -> Any:
+            try:
+                return begin()
+            except StopIteration as end:  # no future takes one: the call would never be answered
+                raise RuntimeError("the policy raised StopIteration") from end
+
+        try:
+            if inspect.iscoroutinefunction(function):
+                return await begin()
+            # The version is read in the thread: the call may wait long for one.
+            answer = await asyncio.get_running_loop().run_in_executor(self._threads, begin_in_thread)
+            return await answer if inspect.isawaitable(answer) else answer
+        except asyncio.CancelledError as cancelled:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise  # nobody waits for the answer any more
+            text = "the policy was cancelled, or something that it awaits"
+            raise RuntimeError(text) from cancelled
 
     def _finish(self, call: GenerateCall, answer: Answer | Exception) -> None:
         if self._running.pop(call.call_id, None) is None:

@@ -182,6 +182,24 @@ async def test_answers_that_are_none(bad: Any) -> None:
         assert isinstance(side.runner.bug, (TypeError, ValueError))
 
 
+def _exhausted(call: Any) -> str:
+    return next(iter(()))
+
+
+async def _given_up(call: Any) -> str:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("policy", [_exhausted, _given_up])
+@pytest.mark.parametrize("kind", ["policy", "batch"])
+async def test_an_end_that_python_takes_for_another_is_told_like_any(policy: Any, kind: str) -> None:
+    async with serving(**{kind: policy}) as side:
+        side.ask(request(), request("d"))
+        results = await side.results(2)
+        assert isinstance(side.runner.bug, RuntimeError)
+    assert {from_status_message(one.error).reason_name for one in results} == {"SERVER_CODE_FAILED"}
+
+
 async def test_an_error_of_its_own_is_no_bug() -> None:
     def limited(call: GenerateCall) -> str:
         raise error("UPSTREAM_RATE_LIMITED", "full", retry_delay=3)
