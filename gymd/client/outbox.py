@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gymapi.v1.rollout_service_pb2 import (
     CancelWork,
     PolicyPhase,
     PolicyUpdate,
     StreamRolloutsRequest,
+    TaskAdmission,
     TaskSubmission,
 )
 from gymd.client.window import CreditWindow
-from gymd.errors import error
+from gymd.errors import GymdError, error, from_status_message
 
 __all__ = ["FRAME_TASKS", "Outbox"]
 
@@ -28,6 +29,8 @@ class _Task:
 
     submission: TaskSubmission
     size: int
+    again: bool = False
+    """It was sent on a broken connection, so the daemon may know it already."""
 
     @property
     def count(self) -> int:
@@ -100,26 +103,35 @@ class Outbox:
             return frame
         return None
 
-    def answer(self, task_id: str, *, rejected: bool = False, draining: bool = False) -> None:
+    def answer(self, admission: TaskAdmission, *, resumable: bool) -> GymdError | None:
         """Takes the daemon's answer to the oldest unanswered task.
 
         Args:
-            task_id: whose answer it is.
-            rejected: the task costs nothing.
-            draining: the daemon shuts down; the task is kept for the next connection.
+            admission: the answer.
+            resumable: another connection may follow; it gets what a daemon refuses because it shuts down.
+
+        Returns: why the task was refused, so that it costs nothing; None: its results come.
 
         Raises:
             InvalidRequest: PROTOCOL_VIOLATION, it is the answer to another task.
         """
-        due = self._oldest_task()
+        task_id, due = admission.task_id, self._oldest_task()
         if due is None or due.submission.task_id != task_id:
             other = due.submission.task_id if due is not None else ""
             text = f"an answer for task {task_id!r} came where that for {other!r} was due"
             raise error("PROTOCOL_VIOLATION", text, task_id=task_id, due=other)
-        if draining:
-            self._refused.append(due)
-        elif rejected:
-            self._window.take_back(due.count)
+        if admission.HasField("rejection"):
+            refusal = from_status_message(admission.rejection)
+            if resumable and refusal.reason_name == "DRAINING":
+                self._refused.append(due)
+                return None
+        elif admission.known and not due.again:
+            text = f"task id {task_id!r} was handed in twice; ids must be unique within the session"
+            refusal = error("NAME_TAKEN", text, task_id=task_id)
+        else:
+            return None
+        self._window.take_back(due.count)
+        return refusal
 
     def control_answered(self, control: CancelWork | PolicyUpdate) -> None:
         """Takes the daemon's answer to this very control, which is not sent again."""
@@ -134,9 +146,14 @@ class Outbox:
         live = next((entry for entry in reversed(self._sent) if _goes_live(entry)), None)
         passed = live is not None
         again: list[_Task | CancelWork | PolicyUpdate] = [*self._refused]
+        names: set[str] = set()
         for entry in self._sent:
             passed = passed and entry is not live
-            if not (passed and isinstance(entry, PolicyUpdate)):
+            if isinstance(entry, _Task):
+                # A second one of the same id is a double as before.
+                again.append(replace(entry, again=entry.submission.task_id not in names))
+                names.add(entry.submission.task_id)
+            elif not (passed and isinstance(entry, PolicyUpdate)):
                 again.append(entry)
         self._queue.extendleft(reversed(again))
         self._task_count += sum(isinstance(entry, _Task) for entry in again)

@@ -29,7 +29,7 @@ from gymd.client.policy import PolicyRunner
 from gymd.client.sources import Rejection, Submissions, as_async, too_large
 from gymd.client.stream import BROKEN, Stream, client_bug, dial, reopening
 from gymd.client.window import CreditWindow
-from gymd.errors import GymdError, error, from_status_message
+from gymd.errors import GymdError, error
 
 __all__ = ["RolloutSession"]
 
@@ -96,6 +96,7 @@ class RolloutSession:
         self._last_sequence = 0
         self.reconnects = 0
         self.inherited: frozenset[str] = frozenset()
+        self._to_come: set[str] = set()  # those of them that were not handed in here
         self.opened = SessionOpened()
         self.progress = Progress()
         self.draining: Draining | None = None
@@ -116,6 +117,7 @@ class RolloutSession:
         if self._opening.session_id:
             self._last_sequence = self._opening.last_sequence
             self.inherited = frozenset(self.opened.task_ids)
+            self._to_come.update(self.inherited)
             self._window.adopt(
                 consumed=self._last_sequence,
                 used=self.opened.used_rollouts,
@@ -340,7 +342,8 @@ class RolloutSession:
         return False
 
     def _hand_in(self, submission: TaskSubmission) -> None:
-        if submission.task_id in self.inherited:
+        if submission.task_id in self._to_come:
+            self._to_come.remove(submission.task_id)  # handed in once more, it is another one
             return  # its results come by themselves
         size = submission.ByteSize()
         if (refusal := too_large(submission, size, self.opened.max_message_bytes)) is not None:
@@ -461,6 +464,8 @@ class RolloutSession:
             if frame.progress.condition not in ("", self.progress.condition):
                 log.warning("the daemon is held up: %s", frame.progress.condition)
             self.progress = frame.progress
+            self._window.waiting_bytes = frame.progress.waiting_result_bytes
+            self._work.set()
         elif kind == "draining":
             self.draining = frame.draining
             self._room.set()
@@ -472,6 +477,7 @@ class RolloutSession:
 
     def _take_result(self, result: RolloutResult) -> None:
         self._last_sequence += 1
+        self._window.waiting_bytes = 0
         if result.sequence != self._last_sequence:
             text = f"result {result.sequence} came where {self._last_sequence} was due"
             raise error("PROTOCOL_VIOLATION", text, sequence=result.sequence, due=self._last_sequence)
@@ -480,13 +486,8 @@ class RolloutSession:
 
     def _take_admissions(self, frame: StreamRolloutsResponse) -> None:
         for admission in frame.admissions.admissions:
-            if not admission.HasField("rejection"):
-                self._outbox.answer(admission.task_id)
-                continue
-            refusal = from_status_message(admission.rejection)
-            draining = self.resumable and refusal.reason_name == "DRAINING"
-            self._outbox.answer(admission.task_id, rejected=True, draining=draining)
-            if not draining:
+            refusal = self._outbox.answer(admission, resumable=self.resumable)
+            if refusal is not None:
                 self._inbox.append(Rejection(admission.task_id, refusal))
                 self._room.set()
                 self._arrived.set()

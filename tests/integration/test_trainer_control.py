@@ -10,10 +10,10 @@ import pytest_asyncio
 
 from gymapi.v1 import rollout_service_pb2 as pb
 from gymapi.v1.rollout_pb2 import Outcome, Rollout
-from gymd.client import RolloutClient, RolloutSession
+from gymd.client import Rejection, RolloutClient, RolloutSession
 from gymd.config import ServerSpec
 from gymd.errors import InvalidRequest, NotFound
-from tests.fakes.mesh import RunningMesh, running, task, toy
+from tests.fakes.mesh import LIMIT_S, RunningMesh, running, task, toy
 
 PARTIAL, CANCELLED, COMPLETED, STALE = (
     Outcome.OUTCOME_PARTIAL,
@@ -225,6 +225,26 @@ async def test_bytes_bound_what_waits_for_a_slow_consumer(mesh: RunningMesh) -> 
                 await asyncio.sleep(0.05)  # let them come
 
     assert count == 200
+
+
+async def test_results_larger_than_the_credits_of_bytes_come_one_by_one(mesh: RunningMesh) -> None:
+    async with client_of(mesh) as client:
+        session = client.session(default_agent="toy", byte_credits=1)
+        session._opening.progress_interval.seconds = 1
+        async with session, asyncio.timeout(LIMIT_S):
+            results = [result async for result in session.run([task("a"), task("b")])]
+    assert [type(result) for result in results] == [pb.RolloutResult] * 2
+
+
+async def test_a_task_that_is_handed_in_twice_comes_once_and_is_refused_once(mesh: RunningMesh) -> None:
+    async with client_of(mesh) as client, asyncio.timeout(LIMIT_S):
+        async with client.session(default_agent="toy") as session:
+            found = [one async for one in session.run([task("a"), task("a"), task("b")])]
+        assert session.summary is not None
+    refused = [one for one in found if isinstance(one, Rejection)]
+    assert [(one.task_id, one.error.reason_name) for one in refused] == [("a", "NAME_TAKEN")]
+    rollouts = [one.rollout.rollout_id for one in found if isinstance(one, pb.RolloutResult)]
+    assert sorted(rollouts) == ["a/0", "b/0"]
 
 
 async def test_evaluation_overtakes_training_and_groups_want_k_of_n(mesh: RunningMesh) -> None:

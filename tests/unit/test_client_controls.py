@@ -5,10 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from gymapi.v1.rollout_service_pb2 import PolicyUpdateAck, StreamRolloutsResponse, TaskSubmission
+from gymapi.v1.rollout_service_pb2 import (
+    PolicyUpdateAck,
+    StreamRolloutsResponse,
+    TaskAdmission,
+    TaskSubmission,
+)
 from gymd.client.controls import Controls, cancel_work, policy_update
 from gymd.client.outbox import Outbox
 from gymd.client.window import CreditWindow
+from gymd.errors import error, to_status_message
 
 
 class Side:
@@ -115,8 +121,9 @@ async def test_what_was_sent_is_sent_again_in_that_order() -> None:
     assert side.sent() == ["a", "all", "b", "c"]
     side.add("d")
     assert len(side.outbox._sent) == 4  # not `d`: its frame was not made yet
-    side.outbox.answer("a", rejected=True, draining=True)
-    side.outbox.answer("b")
+    refused = TaskAdmission(task_id="a", rejection=to_status_message(error("DRAINING", "it stops")))
+    assert side.outbox.answer(refused, resumable=True) is None
+    assert side.outbox.answer(TaskAdmission(task_id="b"), resumable=True) is None
     side.outbox.reconnected()
     assert side.sent() == ["a", "all", "c", "d"]
     side.controls.take(StreamRolloutsResponse(cancelled={"cancelled_count": 2}))
