@@ -303,8 +303,10 @@ class PolicyRunner:
         def begin_in_thread() -> Any:
             try:
                 return begin()
-            except StopIteration as end:  # no future takes one: the call would never be answered
-                raise RuntimeError("the policy raised StopIteration") from end
+            except (StopIteration, SystemExit) as end:
+                # No future takes the one, so that the call would never be answered. The other would end the
+                # event loop in the middle of everything, and not the program.
+                raise RuntimeError(f"the policy raised {type(end).__name__}") from end
 
         try:
             if inspect.iscoroutinefunction(function):

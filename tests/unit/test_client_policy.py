@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -186,11 +187,15 @@ def _exhausted(call: Any) -> str:
     return next(iter(()))
 
 
+def _exits(call: Any) -> str:
+    sys.exit(3)
+
+
 async def _given_up(call: Any) -> str:
     raise asyncio.CancelledError
 
 
-@pytest.mark.parametrize("policy", [_exhausted, _given_up])
+@pytest.mark.parametrize("policy", [_exhausted, _exits, _given_up])
 @pytest.mark.parametrize("kind", ["policy", "batch"])
 async def test_an_end_that_python_takes_for_another_is_told_like_any(policy: Any, kind: str) -> None:
     async with serving(**{kind: policy}) as side:
