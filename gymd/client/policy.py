@@ -187,6 +187,8 @@ class PolicyRunner:
     ) -> None:
         if (policy is None) == (policy_batch is None):
             raise ValueError("give either policy or policy_batch")
+        if max_batch < 1 or threads < 1:
+            raise ValueError(f"max_batch and threads must be at least 1, not {max_batch} and {threads}")
         self._policy = policy
         self._policy_batch = policy_batch
         self._max_batch = max_batch

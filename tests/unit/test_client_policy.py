@@ -353,6 +353,8 @@ async def test_frames_of_answers_are_bounded() -> None:
 def test_one_policy_is_wanted(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="either"):
         PolicyRunner(given.get("policy"), given.get("policy_batch"))
+    with pytest.raises(ValueError, match="at least 1, not 0"):
+        PolicyRunner(None, _later, max_batch=0)  # type: ignore[arg-type]
 
 
 def by_ids(*prompt: int, call_id: str = "c", **fields: Any) -> GenerateRequest:
