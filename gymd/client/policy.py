@@ -197,6 +197,7 @@ class PolicyRunner:
         self._running: dict[str, _Running] = {}
         self._queue: dict[str, GenerateCall] = {}  # for the batch function, in order
         self._batches: asyncio.Task[None] | None = None
+        self._batch: tuple[list[GenerateCall], asyncio.Task[Any]] | None = None  # that runs
         self._unsent: deque[GenerateResult] = deque()  # bounded by the daemon's max_in_flight
         self._wake: Callable[[], None] = lambda: None
         self.bug: Exception | None = None
@@ -261,6 +262,8 @@ class PolicyRunner:
         self._queue.pop(call_id, None)
         if running.task is not None:
             running.task.cancel()
+        if self._batch is not None and all(call.cancelled for call in self._batch[0]):
+            self._batch[1].cancel()
 
     async def _run_one(self, policy: PolicyFunction, call: GenerateCall) -> None:
         limit = asyncio.timeout(call.time_left())
@@ -285,7 +288,7 @@ class PolicyRunner:
                 calls.remove(call)
                 self._finish(call, _too_late())
             try:
-                answers = list(await self._called(self._policy_batch, calls, calls)) if calls else []
+                answers = list(await self._batched(self._policy_batch, calls)) if calls else []
                 if len(answers) != len(calls):
                     raise ValueError(
                         f"policy_batch got {len(calls)} calls and returned {len(answers)} answers"
@@ -294,6 +297,21 @@ class PolicyRunner:
                 answers = [failure] * len(calls)
             for call, answer in zip(calls, answers, strict=True):
                 self._finish(call, answer)
+
+    async def _batched(self, function: BatchPolicyFunction, calls: list[GenerateCall]) -> Sequence[Answer]:
+        """The answers to a batch; none if all of it was given up, and could be."""
+        work = asyncio.ensure_future(self._called(function, calls, calls))
+        if inspect.iscoroutinefunction(function):  # else it may be no other begins before it ends
+            self._batch = (calls, work)
+        try:
+            return await work  # type: ignore[no-any-return]
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return [""] * len(calls)  # nobody waits for them
+        finally:
+            self._batch = None
 
     async def _called(self, function: Callable[[Any], Any], argument: Any, calls: list[GenerateCall]) -> Any:
         def begin() -> Any:

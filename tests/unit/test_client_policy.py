@@ -304,6 +304,29 @@ async def test_cancelling_stops_a_call_and_its_answer() -> None:
         assert side.runner.next_frame() is None
 
 
+async def test_a_batch_that_nobody_waits_for_holds_up_no_other() -> None:
+    begun, stopped = asyncio.Event(), asyncio.Event()
+
+    async def batch(calls: list[GenerateCall]) -> list[str]:
+        if calls[0].call_id != "later":
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+        return [call.call_id for call in calls]
+
+    async with serving(batch=batch) as side:
+        side.ask(request("a"), request("b"))
+        await asyncio.wait_for(begun.wait(), 10)
+        side.ask(request("later"), cancel=("a",))
+        assert not stopped.is_set()
+        side.ask(cancel=("b",))
+        assert output_text((await side.result()).response) == "later"
+        assert stopped.is_set()
+        assert side.runner.bug is None
+
+
 async def test_the_deadline_ends_a_call() -> None:
     async def endless(call: GenerateCall) -> str:
         await asyncio.Event().wait()
