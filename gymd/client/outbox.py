@@ -71,12 +71,15 @@ class Outbox:
         self._ending = True
 
     def drop_tasks(self) -> None:
-        """Forgets the tasks that were not sent yet."""
+        """Forgets the tasks that were not sent yet; the daemon may have those that were sent before."""
+        kept: deque[_Task | CancelWork | PolicyUpdate] = deque()
         for entry in self._queue:
-            if isinstance(entry, _Task):
+            if isinstance(entry, _Task) and not entry.again:
                 self._window.take_back(entry.count)
-        self._queue = deque(entry for entry in self._queue if not isinstance(entry, _Task))
-        self._task_count = 0
+                self._task_count -= 1
+            else:
+                kept.append(entry)
+        self._queue = kept
 
     def next_frame(self, *, idle: bool) -> StreamRolloutsRequest | None:
         """The next frame to write, or None; `idle` sends acks without waiting for a batch of them."""

@@ -21,7 +21,8 @@ class Side:
     """The controls of a session, and what they send."""
 
     def __init__(self) -> None:
-        self.outbox = Outbox(CreditWindow(16))
+        self.window = CreditWindow(16)
+        self.outbox = Outbox(self.window)
         self.controls = Controls(self.outbox)
 
     def update(self, version: int, phase: Any = "live", inflight: Any = "continue") -> asyncio.Future[Any]:
@@ -130,3 +131,15 @@ async def test_what_was_sent_is_sent_again_in_that_order() -> None:
     assert answer.result() == 2
     side.outbox.reconnected()
     assert side.sent() == ["a", "c", "d"]
+
+
+async def test_what_the_daemon_may_have_is_not_forgotten() -> None:
+    side = Side()
+    side.add("sent")
+    assert side.sent() == ["sent"]
+    side.outbox.reconnected()
+    side.add("new")
+    side.outbox.drop_tasks()  # its results may come: they are waited for
+    assert side.window.outstanding == 1
+    assert side.sent() == ["sent"]
+    assert not side.outbox.full
