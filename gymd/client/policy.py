@@ -288,7 +288,8 @@ class PolicyRunner:
                 calls.remove(call)
                 self._finish(call, _too_late())
             try:
-                answers = list(await self._batched(self._policy_batch, calls)) if calls else []
+                found = await self._batched(self._policy_batch, calls) if calls else ()
+                answers: list[Answer | Exception] = list(found)
                 if len(answers) != len(calls):
                     raise ValueError(
                         f"policy_batch got {len(calls)} calls and returned {len(answers)} answers"
@@ -304,7 +305,7 @@ class PolicyRunner:
         if inspect.iscoroutinefunction(function):  # else it may be no other begins before it ends
             self._batch = (calls, work)
         try:
-            return await work  # type: ignore[no-any-return]
+            return await work
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
