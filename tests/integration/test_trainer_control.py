@@ -45,6 +45,7 @@ async def mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runnin
         *(agent("quick", "fast"), model("fast", 0.0)),
         *(agent("stuck", "slow"), model("slow", SLOW)),
         *(agent("brisk", "short"), model("short", 0.3)),
+        *(agent("calm", "long"), model("long", 2.0)),
         toy("toy", config={"delay_s": 0.05}),
         toy("scored", config={"delay_s": 0.3}),
         *(toy(f"{name}_agent", config={"resources_server": {"name": name}}) for name in ("sums", "words")),
@@ -208,6 +209,27 @@ async def test_a_version_that_shrinks_ends_the_session_with_the_reason(mesh: Run
     ):
         with pytest.raises(InvalidRequest, match="versions only grow"):
             await session.update_policy(4)
+
+
+async def test_a_trainer_that_comes_back_ends_the_pause_in_which_another_died(mesh: RunningMesh) -> None:
+    stream = mesh.stream()
+    opening = pb.OpenSession(granted_rollouts=9, default_agent="calm", policy_version=1, return_tokens=True)
+    opening.resume_window.seconds = 60
+    await stream.send(open=opening)
+    opened = await stream.expect("opened")
+    await stream.submit(task("a"))
+    await mesh.until_metric("rollouts_running", 1)
+    phase, inflight = "POLICY_PHASE_PAUSED", "INFLIGHT_MODE_ABORT_RESUME"
+    await stream.send(policy_update=pb.PolicyUpdate(version=2, phase=phase, inflight=inflight))
+    assert (await stream.expect("policy_update_ack")).running_count == 1
+    stream.call.cancel()  # its model call is held, and nothing else runs at its agent
+    again = mesh.stream()
+    await again.send(open=pb.OpenSession(session_id=opened.session_id, policy_version=2))
+    assert not (await again.expect("opened")).policy_paused
+    [rollout] = await again.until(1)
+    assert rollout.outcome == COMPLETED
+    assert [segment.policy_version for segment in rollout.trajectory.segments] == [2]
+    await again.finish()
 
 
 async def test_bytes_bound_what_waits_for_a_slow_consumer(mesh: RunningMesh) -> None:
