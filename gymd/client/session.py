@@ -51,7 +51,7 @@ class RolloutSession:
         draining: set once the daemon announced its shutdown.
         summary: set when the session has ended in order.
         reconnects: how often the connection broke and came back.
-        inherited: tasks of an earlier process, whose results come in this one; they are not handed in again.
+        inherited: tasks of an earlier process, whose results come in this one: each is passed over once.
     """
 
     def __init__(
