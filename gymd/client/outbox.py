@@ -94,15 +94,16 @@ class Outbox:
         if (granted := self._window.next_byte_grant(idle=idle)) is not None:
             frame.grant.granted_bytes = granted
             return frame
+        # Before tasks: it frees their ids.
+        if (through := self._window.next_ack(idle=idle)) is not None:
+            frame.ack.through_sequence = through
+            return frame
         if self._queue:
             head = self._queue[0]
             if isinstance(head, _Task):
                 self._fill_submit(frame)
             else:
                 self._fill_control(frame, head)
-            return frame
-        if (through := self._window.next_ack(idle=idle)) is not None:
-            frame.ack.through_sequence = through
             return frame
         return None
 

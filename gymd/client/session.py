@@ -201,6 +201,8 @@ class RolloutSession:
                 await self._arrived.wait()
             if final:
                 await self._close()
+            self._idle = True  # what was consumed is acknowledged before another run begins
+            self._work.set()
         finally:
             self._running = False
             feeder.cancel()
@@ -486,8 +488,7 @@ class RolloutSession:
 
     def _take_admissions(self, frame: StreamRolloutsResponse) -> None:
         for admission in frame.admissions.admissions:
-            refusal = self._outbox.answer(admission, resumable=self.resumable)
-            if refusal is not None:
+            if (refusal := self._outbox.answer(admission, resumable=self.resumable)) is not None:
                 self._inbox.append(Rejection(admission.task_id, refusal))
                 self._room.set()
                 self._arrived.set()
@@ -496,5 +497,6 @@ class RolloutSession:
         if self.draining is None:
             return error("PEER_UNREACHABLE", "the daemon ended the stream before all rollouts were delivered")
         why = self.draining.reason or "no reason given"
-        text = f"the daemon is shutting down ({why}); not every task was handed in"
-        return error("DRAINING", text, why=why)
+        return error(
+            "DRAINING", f"the daemon is shutting down ({why}); not every task was handed in", why=why
+        )

@@ -269,6 +269,14 @@ async def test_a_task_that_is_handed_in_twice_comes_once_and_is_refused_once(mes
     assert sorted(rollouts) == ["a/0", "b/0"]
 
 
+async def test_ids_are_free_for_the_next_run_of_a_session(mesh: RunningMesh) -> None:
+    names = ("a", "b")
+    async with client_of(mesh) as client, client.session(default_agent="toy") as session:
+        for _ in range(3):
+            rollouts = await collect(session, *map(task, names), final=False)
+            assert sorted(rollout.task_id for rollout in rollouts) == sorted(names)
+
+
 async def test_evaluation_overtakes_training_and_groups_want_k_of_n(mesh: RunningMesh) -> None:
     stream = await mesh.stream().open(default_agent="toy", agent_shares={})
     await stream.submit(task("a", rollout_count=8, group_id="g", wanted_count=3))
