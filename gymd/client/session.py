@@ -27,7 +27,7 @@ from gymd.client.controls import CancelWord, Controls, InflightWord, PhaseWord, 
 from gymd.client.outbox import Outbox
 from gymd.client.policy import PolicyRunner
 from gymd.client.sources import Rejection, Submissions, as_async, too_large
-from gymd.client.stream import BROKEN, Stream, client_bug, dial, reopening
+from gymd.client.stream import BROKEN, Stream, client_bug, dial, ended_early, reopening
 from gymd.client.window import CreditWindow
 from gymd.errors import GymdError, error
 
@@ -193,7 +193,7 @@ class RolloutSession:
                 if window.outstanding <= 0 and (not self._feeding or self._stopped or self._ended):
                     break  # a source that does not say more is not waited for
                 if self._ended:
-                    raise self._drained()  # nothing comes any more
+                    raise ended_early(self.draining)  # nothing comes any more
                 self._idle = True
                 self._work.set()
                 self._room.set()
@@ -208,7 +208,7 @@ class RolloutSession:
             feeder.cancel()
             await asyncio.gather(feeder, return_exceptions=True)
         if not (self._exhausted or self._stopped):
-            raise self._drained()
+            raise ended_early(self.draining)
 
     def hold_acks(self, through: int) -> None:
         """From now on, results above this number are not acknowledged; call it again to move on."""
@@ -448,7 +448,7 @@ class RolloutSession:
             raise error("PEER_UNREACHABLE", "the daemon ended the stream without a summary")
         # Everything that was handed in and not refused has a result, and all of them must have come.
         if max(self._window.submitted, self.summary.result_count) > self._last_sequence:
-            raise self._drained()
+            raise ended_early(self.draining)
 
     def _take(self, frame: StreamRolloutsResponse) -> None:
         kind = frame.WhichOneof("frame")
@@ -492,11 +492,3 @@ class RolloutSession:
                 self._inbox.append(Rejection(admission.task_id, refusal))
                 self._room.set()
                 self._arrived.set()
-
-    def _drained(self) -> GymdError:
-        if self.draining is None:
-            return error("PEER_UNREACHABLE", "the daemon ended the stream before all rollouts were delivered")
-        why = self.draining.reason or "no reason given"
-        return error(
-            "DRAINING", f"the daemon is shutting down ({why}); not every task was handed in", why=why
-        )
