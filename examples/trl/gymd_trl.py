@@ -104,12 +104,13 @@ def _groups(source: Source, rows: Sequence[str]) -> list[TaskSubmission]:
 
 
 def trainable(rollout: Rollout) -> list[Branch]:
-    """The branches of a rollout that hold tokens to train on; none if it failed.
+    """The branches of a rollout that hold tokens to train on; none if it failed, or its reward says so.
 
     Raises:
         ValueError: it went well, but the model server returned no token ids or no logprobs.
     """
-    if not is_success(rollout):
+    reward = rollout.reward
+    if not is_success(rollout) or (reward.HasField("use_for_loss") and not reward.use_for_loss):
         return []
     found = branches(rollout)
     lacking = [branch for branch in found if np.isnan(branch.logprobs[branch.sampled]).any()]
@@ -128,7 +129,8 @@ def make_rollout_func(source: Source) -> RolloutFunc:
 
     Temperature, top_p and the length of an answer are those of the trainer's arguments, unless the source's
     params say otherwise. What is longer than `max_completion_length` altogether is cut at its end. A rollout
-    that failed becomes one masked token without a reward, which TRL leaves out of the group's baseline.
+    that failed, or from which its verifier wants nothing learned, becomes one masked token without a reward,
+    which TRL leaves out of the group's baseline; with its reward if the verifier wants it to count there.
     """
 
     def rollout_func(prompts: list[str], trainer: Any) -> dict[str, Any]:
@@ -164,7 +166,8 @@ def _batch(rollouts: Sequence[Rollout], *, filler: int, max_length: int) -> dict
             ("env_mask", "completion_mask"),
         ):
             batch[name].append(np.asarray(parts[key])[:max_length].tolist())
-        scored = best is not None and rollout.reward.HasField("value")
+        counts = best is not None or rollout.reward.use_for_baseline
+        scored = counts and rollout.reward.HasField("value")
         batch["env_reward"].append(rollout.reward.value if scored else None)
         batch["outcome"].append(Outcome.Name(rollout.outcome).removeprefix("OUTCOME_").lower())
     if rollouts and not trained:
@@ -175,7 +178,7 @@ def _batch(rollouts: Sequence[Rollout], *, filler: int, max_length: int) -> dict
 
 
 def _masked(token: int) -> dict[str, list[Any]]:
-    """Stands for a rollout that failed; nothing of it is trained on."""
+    """Stands for a rollout of which nothing is trained on."""
     return {"prompt_ids": [token], "completion_ids": [token], "completion_mask": [0], "logprobs": [0.0]}
 
 

@@ -272,10 +272,10 @@ class RolloutWorker:
         self._changed.set()
 
     def _samples(self, group: _Group) -> list[Sample]:
-        """What can be trained on: scored, with tokens, and of weights that are recent enough."""
+        """What can be trained on: scored, wanted, with tokens, and of weights that are recent enough."""
         scored = [rollout for rollout in group.rollouts if rollout.reward.HasField("value")]
-        rewards = np.array([rollout.reward.value for rollout in scored])
-        mean, spread = (float(rewards.mean()), float(rewards.std())) if scored else (0.0, 0.0)
+        rewards = np.array([rollout.reward.value for rollout in scored if _in_baseline(rollout)])
+        mean, spread = (float(rewards.mean()), float(rewards.std())) if len(rewards) else (0.0, 0.0)
         samples: list[Sample] = []
         stale = 0
         for rollout in scored:
@@ -302,6 +302,11 @@ class RolloutWorker:
             )
         except queue.Full:
             pass  # nobody reads them
+
+
+def _in_baseline(rollout: Rollout) -> bool:
+    """Whether a reward counts among those of its group: unless its verifier said no."""
+    return not rollout.reward.HasField("use_for_baseline") or rollout.reward.use_for_baseline
 
 
 def _sample(group: _Group, rollout: Rollout, branch: Branch, metrics: dict[str, float]) -> Sample:

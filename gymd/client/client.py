@@ -127,7 +127,8 @@ class RolloutClient:
                 process keep freed memory for the next rollouts (see gymd.memory): with ids they are large.
             infra_retry_limit: tries again after infrastructure failures; None leaves it to the daemon.
             data_retry_limit: tries again after failures that the task or its verifier caused; None: none.
-            byte_credits: bytes of results that may wait to be consumed, more than the largest result; 0: any.
+            byte_credits: bytes of results that may wait to be consumed; 0: any. A larger result comes alone,
+                and only after a pause (the daemon's progress frame says that it waits).
             agent_shares: weight (1 for others) and minimum share (0 to 1) of agents' places while several of
                 them have tasks waiting.
             policy_version: of the policy that is live; see `RolloutSession.update_policy`.

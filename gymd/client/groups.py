@@ -22,6 +22,14 @@ TaskSource = Task | Mapping[str, Any] | str
 GIVE_UP_S = 5.0
 """How long the end of an abandoned iteration takes at most."""
 
+_CANCELLED = (
+    "waiting for its next group was cancelled or timed out: bound the time of rollouts by `deadlines` instead"
+)
+_GAVE_WAY = (
+    "another one began, and not all of its groups had come: finish one before the next, or run the other "
+    "in a Trainer of its own"
+)
+
 
 @dataclass
 class Group:
@@ -57,7 +65,7 @@ class Iteration:
         self._step = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None  # set by the first step
         self._over = False
-        self._cut = False  # a step was cancelled, which ends a generator
+        self._cut = ""  # why it ended too early
         self._leaving: asyncio.Task[None] | None = None  # referenced, so that it is not collected
 
     async def step(self) -> Group:
@@ -65,8 +73,7 @@ class Iteration:
         begun, self._loop = self._loop is not None, asyncio.get_running_loop()
         async with self._step:
             if self._cut:
-                text = "this iteration ended when waiting for its next group was cancelled or timed out"
-                raise error("CANCELLED", f"{text}: bound the time of rollouts by `deadlines` instead")
+                raise error("CANCELLED", f"this iteration ended when {self._cut}")
             try:
                 if not begun:
                     await self._begin(self)
@@ -75,7 +82,8 @@ class Iteration:
                 self._over = True
                 raise
             except BaseException as failure:
-                self._cut = isinstance(failure, asyncio.CancelledError)
+                if isinstance(failure, asyncio.CancelledError):  # which ends a generator
+                    self._cut = _CANCELLED
                 await self._groups.aclose()  # where it had not begun yet
                 raise
 
@@ -85,6 +93,13 @@ class Iteration:
             async with asyncio.timeout(GIVE_UP_S), self._step:
                 await self._groups.aclose()
                 self._over = True
+
+    async def give_way(self) -> None:
+        """Closes it for another one; whoever asks it again is told what is missing."""
+        whole = self._over
+        await self.aclose()
+        if self._over and not whole:
+            self._cut = self._cut or _GAVE_WAY
 
     def leave(self) -> None:
         """Closes it soon; for a caller that is gone, so from any thread and at any time."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gymapi.v1.rollout_service_pb2 import (
     CancelWork,
     PolicyPhase,
     PolicyUpdate,
     StreamRolloutsRequest,
+    TaskAdmission,
     TaskSubmission,
 )
 from gymd.client.window import CreditWindow
-from gymd.errors import error
+from gymd.errors import GymdError, error, from_status_message
 
 __all__ = ["FRAME_TASKS", "Outbox"]
 
@@ -28,6 +29,8 @@ class _Task:
 
     submission: TaskSubmission
     size: int
+    again: bool = False
+    """It was sent on a broken connection, so the daemon may know it already."""
 
     @property
     def count(self) -> int:
@@ -68,12 +71,15 @@ class Outbox:
         self._ending = True
 
     def drop_tasks(self) -> None:
-        """Forgets the tasks that were not sent yet."""
+        """Forgets the tasks that were not sent yet; the daemon may have those that were sent before."""
+        kept: deque[_Task | CancelWork | PolicyUpdate] = deque()
         for entry in self._queue:
-            if isinstance(entry, _Task):
+            if isinstance(entry, _Task) and not entry.again:
                 self._window.take_back(entry.count)
-        self._queue = deque(entry for entry in self._queue if not isinstance(entry, _Task))
-        self._task_count = 0
+                self._task_count -= 1
+            else:
+                kept.append(entry)
+        self._queue = kept
 
     def next_frame(self, *, idle: bool) -> StreamRolloutsRequest | None:
         """The next frame to write, or None; `idle` sends acks without waiting for a batch of them."""
@@ -88,6 +94,10 @@ class Outbox:
         if (granted := self._window.next_byte_grant(idle=idle)) is not None:
             frame.grant.granted_bytes = granted
             return frame
+        # Before tasks: it frees their ids.
+        if (through := self._window.next_ack(idle=idle)) is not None:
+            frame.ack.through_sequence = through
+            return frame
         if self._queue:
             head = self._queue[0]
             if isinstance(head, _Task):
@@ -95,31 +105,37 @@ class Outbox:
             else:
                 self._fill_control(frame, head)
             return frame
-        if (through := self._window.next_ack(idle=idle)) is not None:
-            frame.ack.through_sequence = through
-            return frame
         return None
 
-    def answer(self, task_id: str, *, rejected: bool = False, draining: bool = False) -> None:
+    def answer(self, admission: TaskAdmission, *, resumable: bool) -> GymdError | None:
         """Takes the daemon's answer to the oldest unanswered task.
 
         Args:
-            task_id: whose answer it is.
-            rejected: the task costs nothing.
-            draining: the daemon shuts down; the task is kept for the next connection.
+            admission: the answer.
+            resumable: another connection may follow; it gets what a daemon refuses because it shuts down.
+
+        Returns: why the task was refused, so that it costs nothing; None: its results come.
 
         Raises:
             InvalidRequest: PROTOCOL_VIOLATION, it is the answer to another task.
         """
-        due = self._oldest_task()
+        task_id, due = admission.task_id, self._oldest_task()
         if due is None or due.submission.task_id != task_id:
             other = due.submission.task_id if due is not None else ""
             text = f"an answer for task {task_id!r} came where that for {other!r} was due"
             raise error("PROTOCOL_VIOLATION", text, task_id=task_id, due=other)
-        if draining:
-            self._refused.append(due)
-        elif rejected:
-            self._window.take_back(due.count)
+        if admission.HasField("rejection"):
+            refusal = from_status_message(admission.rejection)
+            if resumable and refusal.reason_name == "DRAINING":
+                self._refused.append(due)
+                return None
+        elif admission.known and not due.again:
+            text = f"task id {task_id!r} was handed in twice; ids must be unique within the session"
+            refusal = error("NAME_TAKEN", text, task_id=task_id)
+        else:
+            return None
+        self._window.take_back(due.count)
+        return refusal
 
     def control_answered(self, control: CancelWork | PolicyUpdate) -> None:
         """Takes the daemon's answer to this very control, which is not sent again."""
@@ -134,9 +150,14 @@ class Outbox:
         live = next((entry for entry in reversed(self._sent) if _goes_live(entry)), None)
         passed = live is not None
         again: list[_Task | CancelWork | PolicyUpdate] = [*self._refused]
+        names: set[str] = set()
         for entry in self._sent:
             passed = passed and entry is not live
-            if not (passed and isinstance(entry, PolicyUpdate)):
+            if isinstance(entry, _Task):
+                # A second one of the same id is a double as before.
+                again.append(replace(entry, again=entry.submission.task_id not in names))
+                names.add(entry.submission.task_id)
+            elif not (passed and isinstance(entry, PolicyUpdate)):
                 again.append(entry)
         self._queue.extendleft(reversed(again))
         self._task_count += sum(isinstance(entry, _Task) for entry in again)

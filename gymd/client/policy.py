@@ -187,6 +187,8 @@ class PolicyRunner:
     ) -> None:
         if (policy is None) == (policy_batch is None):
             raise ValueError("give either policy or policy_batch")
+        if max_batch < 1 or threads < 1:
+            raise ValueError(f"max_batch and threads must be at least 1, not {max_batch} and {threads}")
         self._policy = policy
         self._policy_batch = policy_batch
         self._max_batch = max_batch
@@ -195,6 +197,7 @@ class PolicyRunner:
         self._running: dict[str, _Running] = {}
         self._queue: dict[str, GenerateCall] = {}  # for the batch function, in order
         self._batches: asyncio.Task[None] | None = None
+        self._batch: tuple[list[GenerateCall], asyncio.Task[Any]] | None = None  # that runs
         self._unsent: deque[GenerateResult] = deque()  # bounded by the daemon's max_in_flight
         self._wake: Callable[[], None] = lambda: None
         self.bug: Exception | None = None
@@ -259,6 +262,8 @@ class PolicyRunner:
         self._queue.pop(call_id, None)
         if running.task is not None:
             running.task.cancel()
+        if self._batch is not None and all(call.cancelled for call in self._batch[0]):
+            self._batch[1].cancel()
 
     async def _run_one(self, policy: PolicyFunction, call: GenerateCall) -> None:
         limit = asyncio.timeout(call.time_left())
@@ -283,7 +288,8 @@ class PolicyRunner:
                 calls.remove(call)
                 self._finish(call, _too_late())
             try:
-                answers = list(await self._called(self._policy_batch, calls, calls)) if calls else []
+                found = await self._batched(self._policy_batch, calls) if calls else ()
+                answers: list[Answer | Exception] = list(found)
                 if len(answers) != len(calls):
                     raise ValueError(
                         f"policy_batch got {len(calls)} calls and returned {len(answers)} answers"
@@ -293,6 +299,21 @@ class PolicyRunner:
             for call, answer in zip(calls, answers, strict=True):
                 self._finish(call, answer)
 
+    async def _batched(self, function: BatchPolicyFunction, calls: list[GenerateCall]) -> Sequence[Answer]:
+        """The answers to a batch; none if all of it was given up, and could be."""
+        work = asyncio.ensure_future(self._called(function, calls, calls))
+        if inspect.iscoroutinefunction(function):  # else it may be no other begins before it ends
+            self._batch = (calls, work)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return [""] * len(calls)  # nobody waits for them
+        finally:
+            self._batch = None
+
     async def _called(self, function: Callable[[Any], Any], argument: Any, calls: list[GenerateCall]) -> Any:
         def begin() -> Any:
             version = self._version()
@@ -300,11 +321,26 @@ class PolicyRunner:
                 call.policy_version = version
             return function(argument)
 
-        if inspect.iscoroutinefunction(function):
-            return await begin()
-        # The version is read in the thread: the call may wait long for one.
-        answer = await asyncio.get_running_loop().run_in_executor(self._threads, begin)
-        return await answer if inspect.isawaitable(answer) else answer
+        def begin_in_thread() -> Any:
+            try:
+                return begin()
+            except (StopIteration, SystemExit) as end:
+                # No future takes the one, so that the call would never be answered. The other would end the
+                # event loop in the middle of everything, and not the program.
+                raise RuntimeError(f"the policy raised {type(end).__name__}") from end
+
+        try:
+            if inspect.iscoroutinefunction(function):
+                return await begin()
+            # The version is read in the thread: the call may wait long for one.
+            answer = await asyncio.get_running_loop().run_in_executor(self._threads, begin_in_thread)
+            return await answer if inspect.isawaitable(answer) else answer
+        except asyncio.CancelledError as cancelled:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise  # nobody waits for the answer any more
+            text = "the policy was cancelled, or something that it awaits"
+            raise RuntimeError(text) from cancelled
 
     def _finish(self, call: GenerateCall, answer: Answer | Exception) -> None:
         if self._running.pop(call.call_id, None) is None:

@@ -27,9 +27,9 @@ from gymd.client.controls import CancelWord, Controls, InflightWord, PhaseWord, 
 from gymd.client.outbox import Outbox
 from gymd.client.policy import PolicyRunner
 from gymd.client.sources import Rejection, Submissions, as_async, too_large
-from gymd.client.stream import BROKEN, Stream, client_bug, dial, reopening
+from gymd.client.stream import BROKEN, Stream, client_bug, dial, ended_early, reopening
 from gymd.client.window import CreditWindow
-from gymd.errors import GymdError, error, from_status_message
+from gymd.errors import GymdError, error
 
 __all__ = ["RolloutSession"]
 
@@ -51,7 +51,7 @@ class RolloutSession:
         draining: set once the daemon announced its shutdown.
         summary: set when the session has ended in order.
         reconnects: how often the connection broke and came back.
-        inherited: tasks of an earlier process, whose results come in this one; they are not handed in again.
+        inherited: tasks of an earlier process, whose results come in this one: each is passed over once.
     """
 
     def __init__(
@@ -96,6 +96,7 @@ class RolloutSession:
         self._last_sequence = 0
         self.reconnects = 0
         self.inherited: frozenset[str] = frozenset()
+        self._to_come: set[str] = set()  # those of them that were not handed in here
         self.opened = SessionOpened()
         self.progress = Progress()
         self.draining: Draining | None = None
@@ -116,6 +117,7 @@ class RolloutSession:
         if self._opening.session_id:
             self._last_sequence = self._opening.last_sequence
             self.inherited = frozenset(self.opened.task_ids)
+            self._to_come.update(self.inherited)
             self._window.adopt(
                 consumed=self._last_sequence,
                 used=self.opened.used_rollouts,
@@ -191,7 +193,7 @@ class RolloutSession:
                 if window.outstanding <= 0 and (not self._feeding or self._stopped or self._ended):
                     break  # a source that does not say more is not waited for
                 if self._ended:
-                    raise self._drained()  # nothing comes any more
+                    raise ended_early(self.draining)  # nothing comes any more
                 self._idle = True
                 self._work.set()
                 self._room.set()
@@ -199,12 +201,14 @@ class RolloutSession:
                 await self._arrived.wait()
             if final:
                 await self._close()
+            self._idle = True  # what was consumed is acknowledged before another run begins
+            self._work.set()
         finally:
             self._running = False
             feeder.cancel()
             await asyncio.gather(feeder, return_exceptions=True)
         if not (self._exhausted or self._stopped):
-            raise self._drained()
+            raise ended_early(self.draining)
 
     def hold_acks(self, through: int) -> None:
         """From now on, results above this number are not acknowledged; call it again to move on."""
@@ -340,7 +344,8 @@ class RolloutSession:
         return False
 
     def _hand_in(self, submission: TaskSubmission) -> None:
-        if submission.task_id in self.inherited:
+        if submission.task_id in self._to_come:
+            self._to_come.remove(submission.task_id)  # handed in once more, it is another one
             return  # its results come by themselves
         size = submission.ByteSize()
         if (refusal := too_large(submission, size, self.opened.max_message_bytes)) is not None:
@@ -443,7 +448,7 @@ class RolloutSession:
             raise error("PEER_UNREACHABLE", "the daemon ended the stream without a summary")
         # Everything that was handed in and not refused has a result, and all of them must have come.
         if max(self._window.submitted, self.summary.result_count) > self._last_sequence:
-            raise self._drained()
+            raise ended_early(self.draining)
 
     def _take(self, frame: StreamRolloutsResponse) -> None:
         kind = frame.WhichOneof("frame")
@@ -461,6 +466,8 @@ class RolloutSession:
             if frame.progress.condition not in ("", self.progress.condition):
                 log.warning("the daemon is held up: %s", frame.progress.condition)
             self.progress = frame.progress
+            self._window.waiting_bytes = frame.progress.waiting_result_bytes
+            self._work.set()
         elif kind == "draining":
             self.draining = frame.draining
             self._room.set()
@@ -472,6 +479,7 @@ class RolloutSession:
 
     def _take_result(self, result: RolloutResult) -> None:
         self._last_sequence += 1
+        self._window.waiting_bytes = 0
         if result.sequence != self._last_sequence:
             text = f"result {result.sequence} came where {self._last_sequence} was due"
             raise error("PROTOCOL_VIOLATION", text, sequence=result.sequence, due=self._last_sequence)
@@ -480,20 +488,7 @@ class RolloutSession:
 
     def _take_admissions(self, frame: StreamRolloutsResponse) -> None:
         for admission in frame.admissions.admissions:
-            if not admission.HasField("rejection"):
-                self._outbox.answer(admission.task_id)
-                continue
-            refusal = from_status_message(admission.rejection)
-            draining = self.resumable and refusal.reason_name == "DRAINING"
-            self._outbox.answer(admission.task_id, rejected=True, draining=draining)
-            if not draining:
+            if (refusal := self._outbox.answer(admission, resumable=self.resumable)) is not None:
                 self._inbox.append(Rejection(admission.task_id, refusal))
                 self._room.set()
                 self._arrived.set()
-
-    def _drained(self) -> GymdError:
-        if self.draining is None:
-            return error("PEER_UNREACHABLE", "the daemon ended the stream before all rollouts were delivered")
-        why = self.draining.reason or "no reason given"
-        text = f"the daemon is shutting down ({why}); not every task was handed in"
-        return error("DRAINING", text, why=why)

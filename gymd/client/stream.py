@@ -12,6 +12,7 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 
 from gymapi.v1.rollout_service_pb2 import (
+    Draining,
     OpenSession,
     SessionOpened,
     StreamRolloutsRequest,
@@ -20,7 +21,16 @@ from gymapi.v1.rollout_service_pb2 import (
 from gymd.client.window import CreditWindow
 from gymd.errors import GymdError, error, from_rpc_error
 
-__all__ = ["BROKEN", "CONNECT_TIMEOUT_S", "Stream", "client_bug", "dial", "no_daemon", "reopening"]
+__all__ = [
+    "BROKEN",
+    "CONNECT_TIMEOUT_S",
+    "Stream",
+    "client_bug",
+    "dial",
+    "ended_early",
+    "no_daemon",
+    "reopening",
+]
 
 log = logging.getLogger(__name__)
 
@@ -193,6 +203,16 @@ def client_bug(problem: Exception) -> GymdError:
     log.error("session_failed", exc_info=problem)
     kind = type(problem).__name__
     return error("INTERNAL", f"the client's own code raised {kind}: {problem}", exception=kind)
+
+
+def ended_early(draining: Draining | None) -> GymdError:
+    """The error for a stream that ended in order before all was delivered; `draining`: why it did, if the
+    daemon said."""
+    if draining is None:
+        return error("PEER_UNREACHABLE", "the daemon ended the stream before all rollouts were delivered")
+    why = draining.reason or "no reason given"
+    text = f"the daemon is shutting down ({why}); not every task was handed in"
+    return error("DRAINING", text, why=why)
 
 
 def unary_error(failure: grpc.aio.AioRpcError, address: str) -> GymdError:

@@ -275,7 +275,8 @@ class Trainer:
         Tasks are pulled one by one, when there is room; a plain iterable must not block. What completes a
         group is acknowledged when the caller asks for the next one. Leaving the loop early cancels what is
         under way (with a resume_file: when the next iteration begins, or the trainer is left in order). One
-        iteration at a time: a new one ends the last, as soon as a group of it is asked for.
+        iteration at a time: a new one ends the last, as soon as a group of it is asked for; asked again, the
+        last one raises Cancelled if groups of it had not come.
 
         Args:
             tasks: any number of them. A trainer that goes on by its resume_file hands in the same ones, in
@@ -307,9 +308,9 @@ class Trainer:
     async def _begin(self, iteration: Iteration) -> None:
         """Ends the iteration before."""
         previous, self._active = self._active, iteration
-        if previous is not None:
-            await previous.aclose()
         last, self._last_pass = self._last_pass, None
+        if previous is not None:
+            await (previous.aclose() if last is None or last.over else previous.give_way())
         if self._resume is None or last is None or last.over:
             return
         if self._auto_commit:

@@ -31,6 +31,8 @@ class CreditWindow:
         """Bytes of results that may wait to be consumed; 0: they are not counted."""
         self.granted_bytes = byte_credits
         self.consumed_bytes = 0
+        self.waiting_bytes = 0
+        """Size of a result that waits for a grant; 0: none does. One larger than the window comes alone."""
         self.granted = credits
         """What the daemon was told so far."""
         self.submitted = 0
@@ -80,9 +82,11 @@ class CreditWindow:
         """
         if not self.byte_credits and not self.granted_bytes:
             return None  # this session does not count them
-        wanted = self.consumed_bytes + self.byte_credits if self.byte_credits else _ANY_BYTES
+        window = max(self.byte_credits, self.waiting_bytes)
+        wanted = self.consumed_bytes + window if self.byte_credits else _ANY_BYTES
         due = wanted - self.granted_bytes
-        if due <= 0 or (not idle and due < self.byte_credits // _BYTE_REFILL_SHARE):
+        now = idle or self.waiting_bytes
+        if due <= 0 or (not now and due < self.byte_credits // _BYTE_REFILL_SHARE):
             return None
         self.granted_bytes = wanted
         return wanted

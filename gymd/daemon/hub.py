@@ -91,7 +91,8 @@ class Hub:
         if self._draining:
             raise error("DRAINING", f"the daemon is shutting down: {self._draining}")
         if frame.WhichOneof("frame") != "open":
-            kind = frame.WhichOneof("frame") or "of an unknown kind"
+            # None: the client said nothing, or something that this daemon does not know.
+            kind = frame.WhichOneof("frame") or "nothing"
             raise violation(f"the first frame must be open, not {kind}", kind)
         opening = frame.open
         if opening.session_id:
@@ -115,7 +116,8 @@ class Hub:
         session = self._sessions.get(opening.session_id)
         if session is None:
             text = (
-                f"there is no session {opening.session_id}: it has ended, or its client stayed away too long"
+                f"there is no session {opening.session_id}: it has ended, or its client stayed away too "
+                "long; open a new one, without session_id"
             )
             raise error("SESSION_NOT_FOUND", text, session_id=opening.session_id)
         try:

@@ -200,7 +200,10 @@ class Ledger:
             raise error("RESUME_POINT_GONE", text, earliest_sequence=self.acked + 1, last_sequence=last)
         newest = self.results.last_sequence
         if last > newest:
-            text = f"last_sequence is {last}, but the newest result is {newest}"
+            text = (
+                f"last_sequence is {last}, but the newest result is {newest}; resume from {newest}, and tell "
+                "rollouts that come twice by their rollout_id"
+            )
             raise error("INVALID_REQUEST", text, field="last_sequence")
         task_ids = self.task_ids()
         size = SessionOpened(task_ids=task_ids).ByteSize()

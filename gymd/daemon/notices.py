@@ -47,6 +47,8 @@ class Notices:
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping: dict[tuple[Replica, int, str], list[_Stop]] = {}
+        # The last change of a session's policy that a replica does not know yet.
+        self._telling: dict[tuple[str, Replica], asyncio.Task[None]] = {}
         self.released_total = 0
         """Rollouts that were stopped while they ran."""
         self.release_seconds_total = 0.0
@@ -101,32 +103,54 @@ class Notices:
     def policy(
         self, replicas: Iterable[Replica], request: UpdatePolicyRequest, done: Callable[[], None]
     ) -> None:
-        """Tells agents of a change of the policy, and calls `done` when they know."""
-        self._spawn(self._policy(list(replicas), request, done))
+        """Tells agents of a change of the policy, and calls `done` when they know.
 
-    async def _policy(
-        self, replicas: list[Replica], request: UpdatePolicyRequest, done: Callable[[], None]
-    ) -> None:
-        if self._tell is not None:
-            await asyncio.gather(*(self._tell_policy(self._tell, one, request) for one in replicas))
+        An agent hears of the changes of a session in their order, one after the other.
+        """
+        telling: list[asyncio.Task[None]] = []
+        if (tell := self._tell) is not None:
+            for replica in replicas:
+                key = (request.policy_session, replica)
+                task = self._spawn(self._tell_policy(tell, key, request, self._telling.get(key)))
+                self._telling[key] = task
+                telling.append(task)
+        self._spawn(self._when_told(telling, done))
+
+    async def _when_told(self, telling: list[asyncio.Task[None]], done: Callable[[], None]) -> None:
+        if telling:
+            await asyncio.wait(telling)
         done()
 
-    async def _tell_policy(self, tell: TellAgent, replica: Replica, request: UpdatePolicyRequest) -> None:
-        for attempt in range(1, POLICY_ATTEMPTS + 1):
-            try:
-                await tell(replica.server, request, POLICY_TIMEOUT_S)
-                return
-            except GymdError as failure:
-                # It is lost, and its rollouts with it; or it does not know of policies; or it is busy.
-                extra = {"server": replica.server.name, "attempt": attempt, "why": str(failure)}
-                log.warning("policy_update_not_taken", extra=extra)
-                if not isinstance(failure, DeadlineExceeded):
+    async def _tell_policy(
+        self,
+        tell: TellAgent,
+        key: tuple[str, Replica],
+        request: UpdatePolicyRequest,
+        before: asyncio.Task[None] | None,
+    ) -> None:
+        task = asyncio.current_task()
+        if before is not None:
+            await asyncio.wait([before])
+        try:
+            for attempt in range(1, POLICY_ATTEMPTS + 1):
+                try:
+                    await tell(key[1].server, request, POLICY_TIMEOUT_S)
                     return
+                except GymdError as failure:
+                    # It is lost, and its rollouts with it; or it does not know of policies; or it is busy.
+                    extra = {"server": key[1].server.name, "attempt": attempt, "why": str(failure)}
+                    log.warning("policy_update_not_taken", extra=extra)
+                    if not isinstance(failure, DeadlineExceeded) or self._telling[key] is not task:
+                        return  # a later change says more than this one
+        finally:
+            if self._telling[key] is task:
+                del self._telling[key]
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def close(self) -> None:
         """Stops what is under way."""

@@ -242,12 +242,12 @@ class RolloutSession:
         """
         last = opening.last_sequence
         accepts = opening.max_message_bytes or DEFAULT_MESSAGE_BYTES
-        task_ids = self.ledger.check_resume(self.session_id, last, accepts - FRAME_BYTES)
         if accepts < self._message_bytes:
             text = (
                 f"the session was opened for messages of {self._message_bytes} bytes; accept at least as much"
             )
             raise _invalid("max_message_bytes", text)
+        task_ids = self.ledger.check_resume(self.session_id, last, accepts - FRAME_BYTES)
         self._on_grant(first_grant(opening))
         self.wake()  # the old stream, if there is one, finds itself replaced
         self.wake, self.attached = wake, True

@@ -60,9 +60,13 @@ class PolicyVersions:
             self._client.version = version
 
     def lift(self) -> None:
-        """Rollouts may begin again: the trainer that paused the policy is gone."""
+        """Rollouts may begin again, and model calls that agents hold: the trainer that paused the policy is
+        gone."""
         self._client.held = False
-        self._executor.policy_changed(self._client)
+        self._newest = self._drains = None
+        running = self._running()
+        self._drop(running)
+        self._tell(running, UpdatePolicyRequest(), lambda: None)
 
     def update(self, update: PolicyUpdate) -> None:
         """Takes a frame of the trainer; the acknowledgement follows when every agent knows.
@@ -76,18 +80,29 @@ class PolicyVersions:
         paused = update.phase == PolicyPhase.POLICY_PHASE_PAUSED
         client.held = not live and (paused or drains)
         self._newest, self._drains = update, None
-        running = [job for job in self._jobs() if job.call is not None]
+        running = self._running()
         if live:
             client.version = update.version
             self._drop(running)
-        request = UpdatePolicyRequest(policy_session=self._session_id, live_version=client.version)
+        request = UpdatePolicyRequest()
         request.abort_calls = paused and update.inflight == InflightMode.INFLIGHT_MODE_ABORT_RESUME
         request.hold_calls = request.abort_calls or (
             paused and update.inflight == InflightMode.INFLIGHT_MODE_HOLD
         )
+        self._tell(running, request, lambda: self._acknowledge(update))
+
+    def _running(self) -> list[Job]:
+        return [job for job in self._jobs() if job.call is not None]
+
+    def _tell(self, running: Iterable[Job], request: UpdatePolicyRequest, done: Callable[[], None]) -> None:
+        """Tells the agents that run something, and those that hold calls, and calls `done` when they know."""
+        client = self._client
+        request.policy_session = self._session_id
+        if client.version is not None:
+            request.live_version = client.version
         told = self._holding | {job.replica for job in running if job.replica is not None}
         self._holding = told if request.hold_calls else set()
-        self._executor.tell_policy(told, request, lambda: self._acknowledge(update))
+        self._executor.tell_policy(told, request, done)
         self._executor.policy_changed(client)
 
     def _check(self, update: PolicyUpdate) -> None:
@@ -110,7 +125,7 @@ class PolicyVersions:
                 self._executor.cancel(job, too_old_error(job).message)
 
     def _acknowledge(self, update: PolicyUpdate) -> None:
-        running = [job for job in self._jobs() if job.call is not None]
+        running = self._running()
         older = sum(job.version is None or job.version < update.version for job in running)
         self._answer(
             PolicyUpdateAck(

@@ -47,7 +47,8 @@ class TokenRecorder:
     A prompt that begins with all ids of an earlier call continues that call (CLEAN), whichever it was: agents
     branch, and go back. One that differs from the end of a call's answer in at most REALIGN_LIMIT ids
     replaces those ids (REALIGNED): the engine's chat template wrote the answer otherwise. Any other stands
-    whole, as a root of its own (FORKED, unless it is the first).
+    whole, as a root of its own (FORKED, unless it is the first); so does the prompt of an earlier call that
+    is asked once more, unless it continues what that call continued: both answers are leaves.
     """
 
     def __init__(self) -> None:
@@ -105,7 +106,11 @@ class TokenRecorder:
             shared = max(shared, matched)
             if matched == node.end and matched >= whole[1]:
                 whole = (node, matched)
-            elif matched >= node.sampled and node.end - matched <= REALIGN_LIMIT * ID_BYTES:
+            elif (
+                matched >= node.sampled
+                and len(prompt) > node.sampled  # else the very prompt of that call is asked once more
+                and node.end - matched <= REALIGN_LIMIT * ID_BYTES
+            ):
                 partly = max(partly, (node, matched), key=lambda found: found[1])
             waiting += [(child, child.start) for child in node.children if child.start <= matched]
         return (*(partly if partly[1] > whole[1] else whole), shared)

@@ -10,10 +10,10 @@ import pytest_asyncio
 
 from gymapi.v1 import rollout_service_pb2 as pb
 from gymapi.v1.rollout_pb2 import Outcome, Rollout
-from gymd.client import RolloutClient, RolloutSession
+from gymd.client import Rejection, RolloutClient, RolloutSession
 from gymd.config import ServerSpec
 from gymd.errors import InvalidRequest, NotFound
-from tests.fakes.mesh import RunningMesh, running, task, toy
+from tests.fakes.mesh import LIMIT_S, RunningMesh, running, task, toy
 from tests.fakes.proxy import Proxy
 
 PARTIAL, CANCELLED, COMPLETED, STALE = (
@@ -46,6 +46,7 @@ async def mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runnin
         *(agent("quick", "fast"), model("fast", 0.0)),
         *(agent("stuck", "slow"), model("slow", SLOW)),
         *(agent("brisk", "short"), model("short", 0.3)),
+        *(agent("calm", "long"), model("long", 2.0)),
         toy("toy", config={"delay_s": 0.05}),
         toy("scored", config={"delay_s": 0.3}),
         *(toy(f"{name}_agent", config={"resources_server": {"name": name}}) for name in ("sums", "words")),
@@ -267,6 +268,27 @@ async def test_a_version_that_shrinks_ends_the_session_with_the_reason(mesh: Run
             await session.update_policy(4)
 
 
+async def test_a_trainer_that_comes_back_ends_the_pause_in_which_another_died(mesh: RunningMesh) -> None:
+    stream = mesh.stream()
+    opening = pb.OpenSession(granted_rollouts=9, default_agent="calm", policy_version=1, return_tokens=True)
+    opening.resume_window.seconds = 60
+    await stream.send(open=opening)
+    opened = await stream.expect("opened")
+    await stream.submit(task("a"))
+    await mesh.until_metric("rollouts_running", 1)
+    phase, inflight = "POLICY_PHASE_PAUSED", "INFLIGHT_MODE_ABORT_RESUME"
+    await stream.send(policy_update=pb.PolicyUpdate(version=2, phase=phase, inflight=inflight))
+    assert (await stream.expect("policy_update_ack")).running_count == 1
+    stream.call.cancel()  # its model call is held, and nothing else runs at its agent
+    again = mesh.stream()
+    await again.send(open=pb.OpenSession(session_id=opened.session_id, policy_version=2))
+    assert not (await again.expect("opened")).policy_paused
+    [rollout] = await again.until(1)
+    assert rollout.outcome == COMPLETED
+    assert [segment.policy_version for segment in rollout.trajectory.segments] == [2]
+    await again.finish()
+
+
 async def test_bytes_bound_what_waits_for_a_slow_consumer(mesh: RunningMesh) -> None:
     async with (
         client_of(mesh) as client,
@@ -282,6 +304,34 @@ async def test_bytes_bound_what_waits_for_a_slow_consumer(mesh: RunningMesh) -> 
                 await asyncio.sleep(0.05)  # let them come
 
     assert count == 200
+
+
+async def test_results_larger_than_the_credits_of_bytes_come_one_by_one(mesh: RunningMesh) -> None:
+    async with client_of(mesh) as client:
+        session = client.session(default_agent="toy", byte_credits=1)
+        session._opening.progress_interval.seconds = 1
+        async with session, asyncio.timeout(LIMIT_S):
+            results = [result async for result in session.run([task("a"), task("b")])]
+    assert [type(result) for result in results] == [pb.RolloutResult] * 2
+
+
+async def test_a_task_that_is_handed_in_twice_comes_once_and_is_refused_once(mesh: RunningMesh) -> None:
+    async with client_of(mesh) as client, asyncio.timeout(LIMIT_S):
+        async with client.session(default_agent="toy") as session:
+            found = [one async for one in session.run([task("a"), task("a"), task("b")])]
+        assert session.summary is not None
+    refused = [one for one in found if isinstance(one, Rejection)]
+    assert [(one.task_id, one.error.reason_name) for one in refused] == [("a", "NAME_TAKEN")]
+    rollouts = [one.rollout.rollout_id for one in found if isinstance(one, pb.RolloutResult)]
+    assert sorted(rollouts) == ["a/0", "b/0"]
+
+
+async def test_ids_are_free_for_the_next_run_of_a_session(mesh: RunningMesh) -> None:
+    names = ("a", "b")
+    async with client_of(mesh) as client, client.session(default_agent="toy") as session:
+        for _ in range(3):
+            rollouts = await collect(session, *map(task, names), final=False)
+            assert sorted(rollout.task_id for rollout in rollouts) == sorted(names)
 
 
 async def test_evaluation_overtakes_training_and_groups_want_k_of_n(mesh: RunningMesh) -> None:

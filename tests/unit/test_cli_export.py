@@ -252,6 +252,14 @@ class TestSupervised:
         assert done.code == 0, done.err
         assert [row["messages"][-1]["content"] for row in read(tmp_path)] == kept
 
+    async def test_what_nobody_should_learn_from_is_left_out(self, tmp_path: Path) -> None:
+        marked = line(said("marked"))
+        marked["rollout"]["use_for_loss"] = False
+        write(tmp_path, line(said("best")), marked)
+        done = await export(tmp_path, "--to", "sft")
+        assert [row["messages"][-1]["content"] for row in read(tmp_path)] == ["best"]
+        assert done.json["left_out"] == {"marked as nothing to learn from (use_for_loss)": 1}
+
     async def test_nothing_left_says_why_and_writes_nothing(self, tmp_path: Path) -> None:
         write(tmp_path, *self.LINES[1:3])
         (tmp_path / "out.jsonl").write_text("old")

@@ -9,18 +9,21 @@ from gymapi.v1.rollout_service_pb2 import (
     PolicyUpdateAck,
     SessionOpened,
     StreamRolloutsResponse,
+    TaskAdmission,
     TaskSubmission,
 )
 from gymd.client.controls import Controls, cancel_work, policy_update
 from gymd.client.outbox import Outbox
 from gymd.client.window import CreditWindow
+from gymd.errors import error, to_status_message
 
 
 class Side:
     """The controls of a session, and what they send."""
 
     def __init__(self) -> None:
-        self.outbox = Outbox(CreditWindow(16))
+        self.window = CreditWindow(16)
+        self.outbox = Outbox(self.window)
         self.controls = Controls(self.outbox)
 
     def update(self, version: int, phase: Any = "live", inflight: Any = "continue") -> asyncio.Future[Any]:
@@ -139,11 +142,24 @@ async def test_what_was_sent_is_sent_again_in_that_order() -> None:
     assert side.sent() == ["a", "all", "b", "c"]
     side.add("d")
     assert len(side.outbox._sent) == 4  # not `d`: its frame was not made yet
-    side.outbox.answer("a", rejected=True, draining=True)
-    side.outbox.answer("b")
+    refused = TaskAdmission(task_id="a", rejection=to_status_message(error("DRAINING", "it stops")))
+    assert side.outbox.answer(refused, resumable=True) is None
+    assert side.outbox.answer(TaskAdmission(task_id="b"), resumable=True) is None
     side.outbox.reconnected()
     assert side.sent() == ["a", "all", "c", "d"]
     side.controls.take(StreamRolloutsResponse(cancelled={"cancelled_count": 2}))
     assert answer.result() == 2
     side.outbox.reconnected()
     assert side.sent() == ["a", "c", "d"]
+
+
+async def test_what_the_daemon_may_have_is_not_forgotten() -> None:
+    side = Side()
+    side.add("sent")
+    assert side.sent() == ["sent"]
+    side.outbox.reconnected()
+    side.add("new")
+    side.outbox.drop_tasks()  # its results may come: they are waited for
+    assert side.window.outstanding == 1
+    assert side.sent() == ["sent"]
+    assert not side.outbox.full

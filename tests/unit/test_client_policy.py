@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -182,6 +183,28 @@ async def test_answers_that_are_none(bad: Any) -> None:
         assert isinstance(side.runner.bug, (TypeError, ValueError))
 
 
+def _exhausted(call: Any) -> str:
+    return next(iter(()))
+
+
+def _exits(call: Any) -> str:
+    sys.exit(3)
+
+
+async def _given_up(call: Any) -> str:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("policy", [_exhausted, _exits, _given_up])
+@pytest.mark.parametrize("kind", ["policy", "batch"])
+async def test_an_end_that_python_takes_for_another_is_told_like_any(policy: Any, kind: str) -> None:
+    async with serving(**{kind: policy}) as side:
+        side.ask(request(), request("d"))
+        results = await side.results(2)
+        assert isinstance(side.runner.bug, RuntimeError)
+    assert {from_status_message(one.error).reason_name for one in results} == {"SERVER_CODE_FAILED"}
+
+
 async def test_an_error_of_its_own_is_no_bug() -> None:
     def limited(call: GenerateCall) -> str:
         raise error("UPSTREAM_RATE_LIMITED", "full", retry_delay=3)
@@ -281,6 +304,29 @@ async def test_cancelling_stops_a_call_and_its_answer() -> None:
         assert side.runner.next_frame() is None
 
 
+async def test_a_batch_that_nobody_waits_for_holds_up_no_other() -> None:
+    begun, stopped = asyncio.Event(), asyncio.Event()
+
+    async def batch(calls: list[GenerateCall]) -> list[str]:
+        if calls[0].call_id != "later":
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+        return [call.call_id for call in calls]
+
+    async with serving(batch=batch) as side:
+        side.ask(request("a"), request("b"))
+        await asyncio.wait_for(begun.wait(), 10)
+        side.ask(request("later"), cancel=("a",))
+        assert not stopped.is_set()
+        side.ask(cancel=("b",))
+        assert output_text((await side.result()).response) == "later"
+        assert stopped.is_set()
+        assert side.runner.bug is None
+
+
 async def test_the_deadline_ends_a_call() -> None:
     async def endless(call: GenerateCall) -> str:
         await asyncio.Event().wait()
@@ -330,6 +376,8 @@ async def test_frames_of_answers_are_bounded() -> None:
 def test_one_policy_is_wanted(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="either"):
         PolicyRunner(given.get("policy"), given.get("policy_batch"))
+    with pytest.raises(ValueError, match="at least 1, not 0"):
+        PolicyRunner(None, _later, max_batch=0)  # type: ignore[arg-type]
 
 
 def by_ids(*prompt: int, call_id: str = "c", **fields: Any) -> GenerateRequest:

@@ -19,7 +19,7 @@ from gymapi.v1.rollout_service_pb2 import (
     StreamRolloutsResponse,
     TaskSubmission,
 )
-from gymd.client import RolloutSession
+from gymd.client import Rejection, RolloutSession
 from gymd.client.stream import Stream
 from gymd.errors import Cancelled, Internal, NotFound, Unavailable, error, to_status_message
 
@@ -132,6 +132,40 @@ async def test_a_drained_daemon_that_ends_in_order_leaves_no_task_unmentioned() 
         with pytest.raises(Unavailable, match="not every task was handed in"):
             await running
     assert session.summary is not None
+
+
+async def test_a_task_that_is_sent_again_may_be_known_and_a_double_of_it_may_not() -> None:
+    first, second = Line(), Line()
+    double = [TaskSubmission(task_id=name) for name in ("t1", "t2", "t1")]
+    async with session_of(first, second) as session:
+        running = asyncio.create_task(all_of(session.run(double)))
+        await first.until(lambda: sum(len(frame.submit.tasks) for frame in first.sent) == 3)
+        first.news.put_nowait(error("PEER_UNREACHABLE", "it broke"))
+        await second.until(lambda: "submit" in second.kinds)
+        known = [{"task_id": one.task_id, "known": True} for one in double]
+        second.say(admissions={"admissions": known})
+        second.deliver(1, 2)
+        await second.until(lambda: None in second.kinds)
+        second.say(summary={"result_count": 2})
+        second.news.put_nowait(None)
+        found = await running
+    [refused] = [one for one in found if isinstance(one, Rejection)]
+    assert (refused.task_id, refused.error.reason_name) == ("t1", "NAME_TAKEN")
+    assert len(found) == 3
+
+
+async def test_a_task_of_an_earlier_process_is_passed_over_once() -> None:
+    line = Line(lambda: opened(granted_rollouts=4, used_rollouts=1, task_ids=["t1"]))
+    async with session_of(line, session_id="s") as session:
+        running = asyncio.create_task(all_of(session.run([*tasks(1), *tasks(1)])))
+        await line.until(lambda: "submit" in line.kinds)
+        line.accept("t1")  # it was free again
+        line.deliver(1, 2)
+        await line.until(lambda: None in line.kinds)
+        line.say(summary={"result_count": 2})
+        line.news.put_nowait(None)
+        assert len(await running) == 2
+    assert [len(frame.submit.tasks) for frame in line.sent if frame.HasField("submit")] == [1]
 
 
 async def test_the_granted_bytes_are_said_again() -> None:

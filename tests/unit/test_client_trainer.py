@@ -79,10 +79,25 @@ async def test_an_iteration_that_never_began_holds_nothing(daemon: FakeDaemon) -
         unused = [gym.groups([row("quick")], n=1) for _ in range(2)]
         assert [group.number async for group in gym.groups([row("quick")], n=1)] == [0]
         assert len(daemon.sessions[0].cancels) == 1  # of what the older one had under way
-        assert [group async for group in older] == []
+        with pytest.raises(Cancelled, match="another one began, and not all of its groups had come"):
+            await anext(older)
         assert [group.number async for group in unused[0]] == [0]  # it may begin at any time
         await unused[1].aclose()
         assert [group async for group in unused[1]] == []
+
+
+async def test_a_loop_inside_a_loop_is_told_unless_the_outer_one_had_all(daemon: FakeDaemon) -> None:
+    quick = [row("quick")] * 3
+    async with Trainer(daemon.address) as gym:
+        outer = gym.groups([row("slow"), *quick], n=1)
+        assert (await anext(outer)).number == 1
+        assert len([one async for one in gym.groups(quick, n=1)]) == 3
+        with pytest.raises(Cancelled, match="run the other in a Trainer of its own"):
+            await anext(outer)
+        outer = gym.groups(quick, n=1)
+        assert [(await anext(outer)).number for _ in quick] == [0, 1, 2]
+        assert len([one async for one in gym.groups(quick, n=1)]) == 3
+        assert [one async for one in outer] == []
 
 
 async def test_leaving_the_trainer_beside_an_iteration_that_never_began(daemon: FakeDaemon) -> None:

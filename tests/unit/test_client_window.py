@@ -66,6 +66,17 @@ def test_bytes_are_granted_in_shares_or_when_idle() -> None:
     assert window.next_byte_grant(idle=False) == 149
 
 
+def test_a_result_larger_than_the_window_of_bytes_comes_alone() -> None:
+    window = CreditWindow(4, 100)
+    window.waiting_bytes = 700
+    assert window.next_byte_grant(idle=False) == 700
+    assert window.next_byte_grant(idle=False) is None
+    window.waiting_bytes = 0  # it came
+    assert window.next_byte_grant(idle=True) is None
+    window.consume(700)
+    assert window.next_byte_grant(idle=False) == 800
+
+
 def test_bytes_that_are_not_counted_are_granted_once_where_they_were() -> None:
     window = CreditWindow(4)
     assert window.next_byte_grant(idle=True) is None

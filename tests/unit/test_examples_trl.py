@@ -39,6 +39,17 @@ def scored(submission: TaskSubmission, index: int, reward: float | None = None) 
     return made
 
 
+def flagged(submission: TaskSubmission, index: int) -> Rollout:
+    """The second is not to be trained on; the third is not either, but counts in the baseline; the fourth
+    does not count there."""
+    made = scored(submission, index)
+    if index in (1, 2):
+        made.reward.use_for_loss = False
+    if index in (2, 3):
+        made.reward.use_for_baseline = index == 2
+    return made
+
+
 def failed(submission: TaskSubmission, index: int) -> Rollout:
     cause = error("UPSTREAM_UNAVAILABLE", "the engine is gone", upstream="x")
     return rollout(submission, index, outcome="MODEL_FAILED", failure=cause)
@@ -104,6 +115,13 @@ class TestRolloutFunc:
         assert (batch["completion_ids"][0], batch["env_mask"][0]) == ([EOS], [0])
         assert batch["env_reward"] == [None, 1.0]
         assert batch["outcome"] == ["model_failed", "completed"]
+
+    async def test_what_the_verifier_says_of_its_use_holds(self) -> None:
+        async with FakeDaemon() as daemon:
+            daemon.answer = flagged
+            batch = await roll_out(daemon, [row("x")] * 4)
+        assert [sum(mask) for mask in batch["env_mask"]] == [3, 0, 0, 3]
+        assert batch["env_reward"] == [0.0, None, 2.0, 3.0]
 
     async def test_what_is_too_long_is_cut_at_its_end(self) -> None:
         args = SimpleNamespace(temperature=1.0, top_p=1.0, max_completion_length=2)
@@ -191,6 +209,14 @@ class TestWorker:
         assert (first.metrics["reward"], first.metrics["reward_std"]) == (0.0, 0.5)
         assert first.prompt[0]["role"] == "user"
         assert first.completion[0]["role"] == "assistant"
+
+    async def test_what_the_verifier_says_of_its_use_holds(self, daemon: FakeDaemon) -> None:
+        daemon.answer = flagged
+        async with running(daemon, num_generations=4) as worker:
+            first, second = await take(worker, 2)
+        assert (first.metrics["reward"], second.metrics["reward"]) == (0.0, 3.0)
+        spread = np.std([0.0, 1.0, 2.0])  # the mean of those is 1
+        assert (first.advantage, second.advantage) == pytest.approx((-1.0 / spread, 2.0 / spread))
 
     async def test_no_more_exist_than_allowed(self, daemon: FakeDaemon) -> None:
         """What the trainer takes makes room, one group at a time."""

@@ -14,6 +14,7 @@ from gymapi.v1.rollout_pb2 import FailureClass, Outcome, Stage
 from gymapi.v1.rollout_service_pb2 import PolicyConstraint, StalenessMode
 from gymd.daemon import notices
 from gymd.daemon.lanes import Share
+from gymd.daemon.replicas import Replica
 from gymd.errors import error
 from tests.fakes.scheduler import Bench, good, replica
 
@@ -218,6 +219,33 @@ class TestVersions:
         bench.finish(0)
         bench.finish(1)
         await bench.ends(2)
+
+    async def test_an_agent_hears_of_changes_in_their_order(self) -> None:
+        """Otherwise a pause that is told again could come behind its end, and hold calls for ever."""
+        heard: dict[str, list[int]] = {"one": [], "two": []}
+        first, answer = asyncio.Event(), asyncio.Event()
+
+        async def slow(server: Server, request: object, timeout: float) -> None:
+            assert isinstance(request, UpdatePolicyRequest)
+            heard[server.server_id].append(request.live_version)
+            if request.live_version == 1:
+                first.set()
+                await answer.wait()
+                raise error("DEADLINE_EXCEEDED", "busy", deadline_seconds="5")
+
+        telling = notices.Notices(slow)
+        agents = [Replica(replica("one")), Replica(replica("two"))]
+        others, all_know = asyncio.Event(), asyncio.Event()
+        telling.policy(agents, UpdatePolicyRequest(policy_session="s", live_version=1), lambda: None)
+        telling.policy(agents, UpdatePolicyRequest(policy_session="s", live_version=2), all_know.set)
+        telling.policy(agents, UpdatePolicyRequest(policy_session="t", live_version=9), others.set)
+        async with asyncio.timeout(10):
+            await first.wait()
+            await others.wait()  # another session's does not wait
+            assert (heard, all_know.is_set()) == ({"one": [1, 9], "two": [1, 9]}, False)
+            answer.set()
+            await all_know.wait()
+        assert heard == {"one": [1, 9, 2], "two": [1, 9, 2]}  # the first was not told again
 
 
 def invalid(*_: object) -> RunRolloutResponse:

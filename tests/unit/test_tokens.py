@@ -116,6 +116,22 @@ def test_a_branch_may_continue_any_earlier_call() -> None:
     assert (second.ids[second.sampled].tolist(), first.ids[first.sampled].tolist()) == ([3, 8], [5, 9])
 
 
+def test_every_answer_to_a_prompt_that_is_asked_several_times_is_a_leaf() -> None:
+    trajectory = record(
+        ([1, 2], [3]),
+        ([1, 2], [4, 5]),  # the best of two
+        ([1, 2, 4, 5, 6], [7]),
+        ([1, 2, 4, 5, 6], [8]),  # and again, behind the second
+        ([1, 2, 4, 5, 6, 8, 9], [2]),
+    )
+    parents = [segment.parent if segment.HasField("parent") else None for segment in trajectory.segments]
+    assert parents == [None, None, 1, 1, 3]
+    assert drifts(trajectory) == [DRIFT_CLEAN, DRIFT_FORKED, *[DRIFT_CLEAN] * 3]
+    assert trajectory.segments[1].shared_token_count == 2
+    sampled = [branch.ids[branch.sampled].tolist() for branch in branches(trajectory)]
+    assert sampled == [[3], [4, 5, 7], [8, 2]]  # each once
+
+
 def test_a_sub_agent_has_a_branch_of_its_own_and_the_agent_goes_on() -> None:
     trajectory = record(
         ([1, 2], [3]),

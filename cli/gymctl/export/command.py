@@ -94,7 +94,8 @@ def export(
     """Make training data of what `gymctl rollouts collect` wrote: conversations, or pairs of them.
 
     Messages are those of the chat API, with tool calls and tool results; nothing is cut. Rollouts that chat
-    messages cannot express are left out and counted. A pair holds two rollouts of one task, the better one as
+    messages cannot express, and those whose verifier said that nobody should learn from them (use_for_loss),
+    are left out and counted. A pair holds two rollouts of one task, the better one as
     `chosen`; rollouts without a reward make none. The output appears when it is whole. Exits with 1, and
     writes nothing, if no row comes of it. With -o json, the counts are printed as one JSON document.
 

@@ -87,9 +87,12 @@ def refusal_of(line: Mapping[str, Any], choice: Choice) -> str | None:
     """Why a line may not be used whatever its reward; None: it may."""
     facts = line.get("rollout")
     # Files of NeMo Gym say nothing about how a rollout ended: it has a response, so it completed.
-    outcome = facts.get("outcome", "completed") if isinstance(facts, dict) else "completed"
+    facts = facts if isinstance(facts, dict) else {}
+    outcome = facts.get("outcome", "completed")
     if line.get("failure"):
         return "a failure"
+    if facts.get("use_for_loss") is False:
+        return "marked as nothing to learn from (use_for_loss)"
     if choice.outcomes and outcome not in choice.outcomes:
         return f"the outcome {outcome}"
     return None

@@ -9307,7 +9307,7 @@ class SessionOpened(betterproto2.Message):
 
     used_rollouts: "int" = betterproto2.field(11, betterproto2.TYPE_INT64)
     """
-    Credits that accepted tasks have taken so far.
+    Credits that accepted tasks have taken so far, less those of rejected results.
     """
 
     last_sequence: "int" = betterproto2.field(12, betterproto2.TYPE_INT64)

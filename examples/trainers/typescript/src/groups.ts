@@ -3,8 +3,8 @@
 import { Outcome, type Rollout } from "./gen/gymapi/v1/rollout_pb.js";
 
 /**
- * Collects the rollouts of each group. It counts by itself: the frame `group_completed` does not come again if
- * the stream breaks between the last result of a group and that frame.
+ * Collects the rollouts of each group. It counts by itself: the frame `group_completed` comes behind the last
+ * result of a group, and not again if that was acknowledged when the stream broke.
  */
 export class Groups {
   /** Names of the groups whose last rollout was taken. */
