@@ -18,10 +18,15 @@ __all__ = ["config"]
 
 @click.group(cls=Group)
 def config() -> None:
-    """Check a configuration, or print what it comes to."""
+    """Check a configuration, or print what it comes to.
+
+    \b
+    Example:
+      gymctl config check --config servers.yaml
+    """
 
 
-@config.command()
+@config.command(short_help="Print what a configuration comes to, as YAML.")
 @click.option("-c", "--config", "configs", multiple=True, metavar="FILE", help="Configuration. Repeatable.")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @common
@@ -43,7 +48,7 @@ def dump(settings: Settings, configs: tuple[str, ...], overrides: tuple[str, ...
     click.echo(yaml.safe_dump(masked, sort_keys=False, allow_unicode=True), nl=False)
 
 
-@config.command()
+@config.command(short_help="Name every mistake of a configuration at once.")
 @click.option("-c", "--config", "configs", multiple=True, metavar="FILE", help="Configuration. Repeatable.")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @common

@@ -192,6 +192,9 @@ class DaemonProcess:
             what, *details = [line.removeprefix(_VERDICT) for line in lines[begin:]]
             hint = "Correct it; `gymctl config check -c FILE` checks without starting anything."
             return CliError(what.rstrip(":"), hint if details else "", [line.strip("\n") for line in details])
+        if not lines and (problem := self._log_problem()):
+            hint = "Make room on the disk, or choose another folder with GYMD_STATE_DIR."
+            return CliError(f"the daemon ended, and {problem}", hint)
         what = f"signal {signal.Signals(-code).name}" if code < 0 else f"code {code}"
         text = f"the daemon ended with {what} before its servers were ready"
         return CliError(text, "Run again with --debug to see all that it says.", lines)
@@ -207,6 +210,17 @@ class DaemonProcess:
             for number, line in enumerate(str(entry.get("condition") or "no reason given").splitlines())
         ]
         return CliError(f"cannot start {names}", "Correct the cause and run `gymctl up` again.", details)
+
+    def _log_problem(self) -> str:
+        """Why the log holds nothing of what the daemon said, such as a full disk; empty: it could have."""
+        if self.log_file is None:
+            return ""
+        try:
+            with self.log_file.open("ab") as file:
+                file.write(b"\n")
+        except OSError as failure:
+            return f"its log {self.log_file} cannot be written: {failure.strerror or failure}"
+        return ""
 
     def _last_lines(self) -> list[str]:
         if self.log_file is None:

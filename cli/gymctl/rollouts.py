@@ -25,7 +25,12 @@ __all__ = ["rollouts"]
 
 @click.group(cls=Group)
 def rollouts() -> None:
-    """Run tasks and collect their scored rollouts."""
+    """Run tasks and collect their scored rollouts.
+
+    \b
+    Example:
+      gymctl rollouts collect --input tasks.jsonl --output rollouts.jsonl
+    """
 
 
 @rollouts.command(short_help="Run every task of a JSONL file and write the rollouts.")

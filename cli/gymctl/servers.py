@@ -30,7 +30,12 @@ SERVER_COLUMNS: list[Column] = [
 
 @click.group(cls=Group, short_help="Look at servers, restart them, drain them.")
 def servers() -> None:
-    """Look at the servers of a running daemon, restart them, drain them."""
+    """Look at the servers of a running daemon, restart them, drain them.
+
+    \b
+    Example:
+      gymctl servers list
+    """
 
 
 @servers.command("list", short_help="List the servers.")

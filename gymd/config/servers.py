@@ -190,7 +190,7 @@ def _build(key: Key, block: dict[str, Any], raw: dict[str, Any], report: Report)
     if kind == "resources":
         _check_domain(key, block, raw, report)
     if fields["placement"] != "remote" and not fields["entrypoint"]:
-        _check_builtin(key, kind, report)
+        _check_builtin(key, kind, block.get("entrypoint"), report)
     try:
         return ServerSpec.model_validate(
             {
@@ -214,10 +214,11 @@ def _build(key: Key, block: dict[str, Any], raw: dict[str, Any], report: Report)
         return None
 
 
-def _check_builtin(key: Key, kind: Kind, report: Report) -> None:
+def _check_builtin(key: Key, kind: Kind, entrypoint: Any, report: Report) -> None:
     if builtin_folder(kind, key[-1]) is None:
         advice = suggest(key[-1], builtin_names(kind), label=f"Built-in {TYPE_OF_KIND[kind]}")
-        advice += " For a server of your own, set entrypoint to package.module:Class or path/file.py:Class."
+        advice += " For a server of your own, set entrypoint to package.module:Class or path/file.py:Class"
+        advice += "." if entrypoint is None else f"; {entrypoint!r} names no class."
         report.add(key, f"{key[-1]!r} is no built-in {kind} server.", advice)
 
 

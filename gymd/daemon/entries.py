@@ -32,7 +32,7 @@ def check_registration(request: RegisterServerRequest) -> None:
         raise error("INVALID_REQUEST", text, field="name", name=name[:200])
     if not ServerKind.SERVER_KIND_MODEL <= request.kind <= ServerKind.SERVER_KIND_RESOURCES:
         raise error("INVALID_REQUEST", f"kind of server {name!r} must be set", field="kind", server=name)
-    if not request.address:
+    if ":" not in request.address:  # gRPC would take a bare name, and dial port 443
         text = f"address of server {name!r} must be set: host:port or unix:/path"
         raise error("INVALID_REQUEST", text, field="address", server=name)
 

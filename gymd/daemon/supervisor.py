@@ -192,7 +192,7 @@ class Supervisor:
                 "`gymctl up` restart the daemon"
             )
             raise error("NOT_IMPLEMENTED", text, feature="policy_supervision", server=name)
-        if self._registry.servers(name):
+        if name and self._registry.servers(name):
             text = f"server {name!r} is remote: the daemon neither starts it nor sees what it writes"
             raise error("NOT_IMPLEMENTED", text, feature="remote_supervision", server=name)
         raise self._registry.unknown(name)

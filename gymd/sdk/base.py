@@ -54,7 +54,7 @@ def explain(config: type[ServerConfig], failure: pydantic.ValidationError) -> li
         key, message = ".".join(map(str, problem["loc"])), problem["msg"]
         if problem["type"] == "extra_forbidden":
             known = list(config.model_fields)
-            near = difflib.get_close_matches(key, known, n=1)
+            near = difflib.get_close_matches(key, [*known, *sorted(COMMON_KEYS)], n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or 'none'}"
             message = f"no such key; {hint}"
         found.append((key, message))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -65,3 +68,21 @@ async def test_a_full_disk_is_told_and_waited_out(tmp_path: Path) -> None:
         await mesh.end()
     assert len(seen) == len(set(seen)) == TASKS - len(refused)
     assert all(error.reason_name == "STORAGE_FULL" for error in refused)
+
+
+def test_up_says_why_there_is_not_even_a_log(tmp_path: Path) -> None:
+    (tmp_path / "mesh.yaml").write_text("gymd: {listen: 127.0.0.1:0}\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "gymctl", "up", "--detach", "--config", "mesh.yaml"],
+        cwd=tmp_path,
+        env={**os.environ, "GYMD_STATE_DIR": str(tmp_path / "state"), "NO_COLOR": "1"},
+        # Files can be made, and nothing can be written into them: what a full disk does.
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert done.returncode == 1
+    assert f"its log {tmp_path / 'state' / 'gymd.log'} cannot be written: File too large" in done.stderr
+    assert "Make room on the disk" in done.stderr
+    assert not done.stdout

@@ -104,6 +104,8 @@ async def test_registry_errors_have_their_reasons(mesh: RunningMesh) -> None:
     assert await refused(registry.RegisterServer(empty, timeout=30)) == "INVALID_REQUEST"
     unknown = pb.DrainServerRequest(name="toi")
     assert await refused(registry.DrainServer(unknown, timeout=30)) == "SERVER_NOT_FOUND"
+    nobody = pb.RestartServerRequest()
+    assert await refused(registry.RestartServer(nobody, timeout=30)) == "SERVER_NOT_FOUND"
     logs = pb.GetServerLogsRequest(name="toi")
     assert await refused(registry.GetServerLogs(logs, timeout=30)) == "SERVER_NOT_FOUND"
 

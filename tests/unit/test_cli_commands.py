@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import resource
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -46,6 +47,20 @@ def test_every_command_has_help_with_an_example(path: str, command: click.Comman
     names = {option for parameter in command.params for option in parameter.opts}
     assert {"-o", "--format", "--debug"} <= names
     assert all(parameter.help for parameter in command.params if isinstance(parameter, click.Option))
+
+
+def groups(group: click.Group, path: str = "gymctl") -> Iterator[tuple[str, click.Group]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield f"{path} {name}", command
+            yield from groups(command, f"{path} {name}")
+
+
+@pytest.mark.parametrize(("path", "group"), list(groups(cli)), ids=lambda value: str(value)[:40])
+def test_every_group_has_help_with_an_example_that_is_a_command(path: str, group: click.Group) -> None:
+    assert group.help is not None
+    (example,) = re.findall(rf"Example:\n +{path} (\S+)", group.help)
+    assert example in group.commands
 
 
 async def test_help_starts_quickly() -> None:

@@ -108,6 +108,12 @@ MISTAKES = {
         "no built-in model server",
         "package.module:Class",
     ),
+    "entrypoint without a class": (
+        "m: {resources_servers: {toys: {entrypoint: toys.py}}}",
+        "m.resources_servers.toys",
+        "no built-in resources server",
+        "'toys.py' names no class",
+    ),
     "bad entrypoint": (mcqa("entrypoint: 'a.b:'"), f"{BLOCK}.entrypoint", "no class", "package.module:Class"),
     "missing entrypoint": (mcqa("entrypoint: 'no.py:X'"), f"{BLOCK}.entrypoint", "no file", "Looked for"),
     "undefined server": (

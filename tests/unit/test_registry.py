@@ -68,6 +68,7 @@ class TestRegister:
             (request(name="a" * 129), "name"),
             (request(kind=0), "kind"),
             (RegisterServerRequest(name="calc", kind=AGENT), "address"),
+            (RegisterServerRequest(name="calc", kind=AGENT, address="localhost"), "address"),
         ],
     )
     def test_what_is_malformed_is_refused(

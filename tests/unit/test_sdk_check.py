@@ -22,6 +22,10 @@ REFS = {"model_server": {"name": "m"}, "resources_server": {"name": "r"}}
             ServerBlock("a", "agent", "simple_agent", config={**REFS, "max_stepz": 3}),
             [("max_stepz", "no such key; did you mean 'max_steps'?")],
         ),
+        (
+            ServerBlock("m", "resources", "mcqa", config={"placment": "process"}),
+            [("placment", "no such key; did you mean 'placement'?")],
+        ),
         (ServerBlock("a", "agent", "simple_agent", config={}), [("model_server", "Field required")]),
         (ServerBlock("m", "resources", "mcqa", config={"domain": "knowledge", "description": "x"}), []),
     ],

@@ -16,7 +16,12 @@ __all__ = ["data"]
 
 @click.group(cls=Group, short_help="Make datasets, check them, move them, look at them.")
 def data() -> None:
-    """Make datasets, check them, move them and look at them."""
+    """Make datasets, check them, move them and look at them.
+
+    \b
+    Example:
+      gymctl data view tasks.jsonl
+    """
 
 
 data.add_command(generate)

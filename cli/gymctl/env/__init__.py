@@ -23,7 +23,12 @@ _DEFAULT_JOBS = max(1, min(4, (os.cpu_count() or 1) // 2))
 
 @click.group(cls=Group, short_help="Make environments, test them, list them.")
 def env() -> None:
-    """Make environments, test them, list them."""
+    """Make environments, test them, list them.
+
+    \b
+    Example:
+      gymctl env init weather_reports
+    """
 
 
 @env.command(short_help="Write a new environment that runs.")

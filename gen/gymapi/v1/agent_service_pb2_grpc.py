@@ -27,6 +27,8 @@ if _version_not_supported:
 
 class AgentServiceStub(object):
     """Served by agent servers, called by the daemon, and by anyone who wants one rollout over plain gRPC.
+
+    A call that reaches a host with several agent servers names one in the call metadata `gymd-server`.
     """
 
     def __init__(self, channel):
@@ -59,6 +61,8 @@ class AgentServiceStub(object):
 
 class AgentServiceServicer(object):
     """Served by agent servers, called by the daemon, and by anyone who wants one rollout over plain gRPC.
+
+    A call that reaches a host with several agent servers names one in the call metadata `gymd-server`.
     """
 
     def CreateResponse(self, request, context):
@@ -133,6 +137,8 @@ def add_AgentServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class AgentService(object):
     """Served by agent servers, called by the daemon, and by anyone who wants one rollout over plain gRPC.
+
+    A call that reaches a host with several agent servers names one in the call metadata `gymd-server`.
     """
 
     @staticmethod

@@ -85,7 +85,8 @@ class RegistryServiceServicer(object):
         lease (and updates address, capabilities and condition); call at a third of lease_ttl. A server whose
         lease ran out turns UNHEALTHY, and after as long again it leaves the registry; a renewal after that is
         answered NOT_FOUND (SERVER_NOT_FOUND), and the server registers anew.
-        Errors: INVALID_REQUEST, NAME_TAKEN (another kind of server has that name), DRAINING.
+        Errors: INVALID_REQUEST, NAME_TAKEN (another kind of server has that name), DRAINING, LIMIT_REACHED (10,000
+        servers are registered).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -100,6 +101,9 @@ class RegistryServiceServicer(object):
 
     def WatchServers(self, request, context):
         """Watches the servers: first a snapshot with its revision, then every change.
+
+        A reader that is too slow gets another snapshot instead of what it missed. Ends with OK when the daemon shuts
+        down: watch again when it is back.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -107,7 +111,7 @@ class RegistryServiceServicer(object):
 
     def DrainServer(self, request, context):
         """Stops new work for a server (one replica, or all of a name); work under way goes on. Repeating succeeds.
-        Errors: SERVER_NOT_FOUND.
+        Errors: SERVER_NOT_FOUND, INVALID_REQUEST (neither server_id nor name).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -11446,7 +11446,7 @@ class WatchServersResponse(betterproto2.Message):
 
     snapshot: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    The first message of a watch: `servers` is everything there is.
+    `servers` is everything there is: in the first message of a watch, and wherever a slow reader missed changes.
     """
 
     servers: "list[Server]" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, repeated=True)
