@@ -35,9 +35,7 @@ def main() -> None:
             body = pickle.dumps(_call(task))
         except KeyboardInterrupt:
             raise
-        except (
-            BaseException
-        ) as failure:  # sys.exit and the panic of a Rust extension are failures like others
+        except BaseException as failure:  # sys.exit and the panic of a Rust extension too
             text = f"{type(failure).__name__}: {failure}"
             _write(answers, 1, text.encode("utf-8", "backslashreplace"))
         else:

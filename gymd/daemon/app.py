@@ -177,10 +177,15 @@ class Daemon:
         return info
 
     async def _check_leases(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             self._policies.renew()
             self.registry.tick()
+            due = loop.time() + LEASE_CHECK_S
             await asyncio.sleep(LEASE_CHECK_S)
+            if (stood_still := loop.time() - due) > LEASE_CHECK_S:
+                log.warning("daemon_stood_still", extra={"seconds": round(stood_still, 1)})
+                self.registry.allow(stood_still)
 
     # Rollouts.
 

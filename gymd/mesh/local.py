@@ -16,8 +16,8 @@ SERVER_KEY = "gymd-server"
 """Call metadata key that names the server on a host with several."""
 
 
-# All else is the handler's: sys.exit in it must not end the event loop, nor a panic of a Rust extension, which
-# is no Exception either, leave the caller without an answer.
+# All else is the handler's: sys.exit in it must not end the event loop, nor a panic of a Rust extension (no
+# Exception either) leave the caller without an answer.
 _NOT_OURS = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
 
 
