@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import sys
@@ -18,6 +17,7 @@ def serve(cls: type[Server]) -> None:
     # Imported here: hosts import the SDK too, at every start, and have no command line.
     import click
 
+    from gymd.logs import setup_host_logging
     from gymd.sdk.host import Bootstrap, ServerBlock, raise_file_limit, run_host, run_loop
 
     implementation = cls.__module__.split(".")[-2] if cls.__module__.endswith(".server") else cls.__name__
@@ -34,7 +34,7 @@ def serve(cls: type[Server]) -> None:
     )
     @click.option("--log-level", default="WARNING", show_default=True)
     def command(name: str, listen: str, daemon: str, config: str | None, log_level: str) -> None:
-        logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+        setup_host_logging(log_level)
         raise_file_limit()
         block = ServerBlock(name, cls.kind, implementation, _entrypoint(cls), _read(config))
         bootstrap = Bootstrap(f"{socket.gethostname()}-{os.getpid()}", daemon, [block], [listen])

@@ -363,6 +363,58 @@ async def test_a_start_that_raises_many_lines_is_one_line(tmp_path: Path) -> Non
         assert await running.ended() == (3, "gymd-host: cannot start b: OSError: no disk: buy one\n")
 
 
+TROUBLED = """
+from gymd.sdk import ResourcesServer, tool
+
+class Base(ResourcesServer):
+    async def verify(self) -> float:
+        return 1.0
+
+class Bad(Base):
+    def __init__(self, *arguments):
+        raise ValueError("no weights")
+
+class Good(Base):
+    async def start(self):
+        self.pool = []
+
+    async def stop(self):
+        self.pool.clear()
+
+    @tool
+    async def fail(self) -> str:
+        '''Fail.'''
+        raise ValueError("no seats left")
+"""
+
+
+def troubled(folder: Path, cls: str, name: str) -> dict[str, Any]:
+    file = folder / "troubled.py"
+    file.write_text(TROUBLED)
+    return {"name": name, "kind": "resources", "implementation": "x", "entrypoint": f"{file}:{cls}"}
+
+
+async def test_what_was_never_started_is_not_stopped(tmp_path: Path) -> None:
+    good, bad = troubled(tmp_path, "Good", "good"), troubled(tmp_path, "Bad", "bad")
+    async with host(good, bad) as running:
+        assert await running.ended() == (3, "gymd-host: cannot start bad: ValueError: no weights\n")
+
+
+async def test_its_log_says_which_server_what_and_why(tmp_path: Path) -> None:
+    async with (
+        fake_registry() as registry,
+        host(troubled(tmp_path, "Good", "good"), daemon=registry.address) as running,
+    ):
+        await registered(registry, 1)
+        async with mesh_of(registry) as mesh:
+            stub = mesh.stub(mesh.pick("good", "resources"))
+            await stub.SeedSession(SeedSessionRequest(session_id="s"), timeout=10)
+            await stub.CallTool(CallToolRequest(session_id="s", call_id="c", name="fail"), timeout=10)
+        running.process.terminate()
+        errors = (await running.ended())[1]
+    assert "gymd.server.good tool_raised tool=fail why=ValueError: no seats left" in errors
+
+
 async def test_a_registry_that_refuses() -> None:
     async with fake_registry() as registry:
         registry.refuse = "the name weather is taken by an agent"

@@ -188,8 +188,10 @@ class TestProcesses:
             assert failed.condition == "cannot start a: the key is wrong; set it"
             assert failed.restart_count == 1
 
-    async def test_one_that_cannot_start_does_not_stop_its_peers(self, tmp_path: Path) -> None:
-        async with supervised(tmp_path, spec("a"), spec("b", config={"broken": "no key"})) as mesh:
+    @pytest.mark.parametrize("rattle", [0, 50])
+    async def test_one_that_cannot_start_does_not_stop_its_peers(self, tmp_path: Path, rattle: int) -> None:
+        broken = {"broken": "no key", "rattle": rattle}
+        async with supervised(tmp_path, spec("a"), spec("b", config=broken)) as mesh:
             await mesh.until(lambda servers: servers[0].state == FAILED, "b")
             server = await mesh.running("a")
             mesh.register(server)
@@ -217,9 +219,12 @@ class TestProcesses:
     async def test_a_host_that_hangs_is_killed(self, tmp_path: Path) -> None:
         async with supervised(tmp_path, spec("a")) as mesh:
             first = await mesh.running("a")
-            mesh.registry.on_silent_host(first.host_id)
+            for _ in range(20):  # for each server in it
+                mesh.registry.on_silent_host(first.host_id)
             await mesh.running("a", after=first.pid)
             assert await mesh.lines("a", "event loop hangs")
+            told = [line for logs in mesh.supervisor.logs("a", 100) for line in logs.lines if "hangs" in line]
+            assert len(told) == 1
 
     async def test_a_stubborn_process_and_its_child_are_killed(self, tmp_path: Path) -> None:
         stubborn = spec("a", config={"stubborn": True, "child": True})
