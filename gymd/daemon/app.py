@@ -10,7 +10,9 @@ import contextlib
 import ipaddress
 import logging
 import os
+import shutil
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
@@ -94,7 +96,8 @@ class Daemon:
         self._journal = _open_journal(settings)
         self.hub = Hub(self.registry, self.scheduler, _limits(settings), self._journal)
         secrets = secret_values(config.raw)
-        plan = make_plan(config.servers, settings.host_count, _socket_folder(settings))
+        self._host_sockets = _socket_folder(settings)
+        plan = make_plan(config.servers, settings.host_count, self._host_sockets)
         self._policies = Policies(plan.policies, self.registry, self.hub.policy_of)
         self.supervisor = Supervisor(
             plan,
@@ -265,6 +268,8 @@ class Daemon:
         self.scheduler.close()
         if self._journal is not None:
             await self._journal.close()
+        if self._host_sockets is not None:
+            shutil.rmtree(self._host_sockets, ignore_errors=True)
         if self._socket is not None:
             with contextlib.suppress(FileNotFoundError):
                 self._socket.unlink()
@@ -335,7 +340,10 @@ def _socket_folder(settings: DaemonSettings) -> Path | None:
         return None
     folder = settings.state_dir / "hosts"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder
+    for left in folder.iterdir():  # by a daemon that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    # Not the folder of that one: its hosts may still be leaving, and they take their sockets' paths away.
+    return Path(tempfile.mkdtemp(prefix="", dir=folder))
 
 
 def _clear_socket(path: Path) -> None:

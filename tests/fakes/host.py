@@ -1,7 +1,8 @@
 """A host process without gRPC, to test the supervisor: it does what the config of its first server says.
 
-Keys: say (a line to write), exit (code; at once), broken (servers that cannot start), stubborn (ignores
-SIGTERM), rattle (lines to write before it exits as broken), child (starts a grandchild and says its pid). Whatever else happens, it leaves when stdin ends.
+Keys: say (a line to write), exit (code; at once), broken (servers that cannot start), rattle (lines to write
+after that), stubborn (ignores SIGTERM), child (starts a grandchild and says its pid). Whatever else happens,
+it leaves when stdin ends.
 """
 
 import json

@@ -273,3 +273,12 @@ def test_kinds_are_those_of_the_contract() -> None:
     from gymd.daemon.plan import KINDS
 
     assert set(KINDS.values()) == set(ServerKind.values()) - {0}
+
+
+def test_replicas_of_a_long_name_have_sockets_of_their_own(tmp_path: Path) -> None:
+    servers = [spec("a" * 60, placement="process", replicas=3), spec("a" * 60 + "b", placement="process")]
+    addresses = [address for host in make_plan(servers, 1, tmp_path).hosts for address in host.listen]
+    assert len(set(addresses)) == len(addresses) == 4
+    assert max(len(address) - len(f"unix:{tmp_path}/") for address in addresses) < 107 - 50 - len(
+        "/hosts/12345678"
+    )
