@@ -258,8 +258,10 @@ class Supervisor:
             python = await self._python(unit)
             plan = unit.plan.without(unit.broken)
             process = await self._launch(python, plan)
-        except (VenvError, OSError) as failure:
-            why = self._mask(str(failure))
+        except Exception as failure:
+            # Whatever it is: without a word the process would be said to start for ever.
+            expected = isinstance(failure, VenvError | OSError)
+            why = self._mask(str(failure) if expected else f"{type(failure).__name__}: {failure}")
             unit.lines.extend(why.splitlines())
             unit.cannot_start += 1
             unit.launched.set()
