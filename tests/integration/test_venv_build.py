@@ -83,9 +83,8 @@ class TestEnvironments:
         self, tmp_path: Path, wheels: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         uv = tmp_path / "uv"
-        uv.write_text(
-            f"#!/bin/sh\necho $$ > {tmp_path}/pid.new\nmv {tmp_path}/pid.new {tmp_path}/pid\nsleep 60"
-        )
+        pid = tmp_path / "pid"
+        uv.write_text(f"#!/bin/sh\necho $$ > {pid}.new\nmv {pid}.new {pid}\nsleep 60")
         uv.chmod(0o755)
         wanted = wants(wheels, "toypkg==0.7")
         code = (
