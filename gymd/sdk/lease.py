@@ -18,6 +18,7 @@ from gymd.errors import GymdError, error, from_rpc_error
 from gymd.mesh import MAX_MESSAGE_BYTES, dial
 
 if TYPE_CHECKING:
+    from gymd.sdk.base import Server
     from gymd.sdk.host import Host
 
 __all__ = ["Registration"]
@@ -32,6 +33,17 @@ KINDS = {
     "agent": pb.ServerKind.SERVER_KIND_AGENT,
     "resources": pb.ServerKind.SERVER_KIND_RESOURCES,
 }
+
+
+def _labels(server: Server) -> dict[str, str]:
+    """A server's facts for people. An author's mistake there must not end the renewals: the host would be
+    killed as hung."""
+    try:
+        said = {str(key): str(value) for key, value in server.labels().items()}
+    except Exception as failure:
+        log.warning("labels_raised", extra={"server": server.name, "why": repr(failure)})
+        said = {}
+    return {**said, **server.fixed_labels()}
 
 
 class Registration:
@@ -79,7 +91,7 @@ class Registration:
             host_id=self._host.bootstrap.host_id,
             ready=self._ready,
             condition="" if self._ready else "the host is shutting down",
-            labels={**server.labels(), **server.fixed_labels()},
+            labels=_labels(server),
             pid=os.getpid(),
         )
         capabilities = request.capabilities

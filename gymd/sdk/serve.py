@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import sys
 from typing import Any
@@ -37,7 +38,9 @@ def serve(cls: type[Server]) -> None:
         setup_host_logging(log_level)
         raise_file_limit()
         block = ServerBlock(name, cls.kind, implementation, _entrypoint(cls), _read(config))
-        bootstrap = Bootstrap(f"{socket.gethostname()}-{os.getpid()}", daemon, [block], [listen])
+        # In containers on the machine's network all names are alike, and all process ids 1.
+        host_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        bootstrap = Bootstrap(host_id, daemon, [block], [listen])
         code = run_loop(run_host(bootstrap, lifeline=False, announce=True))
         sys.stderr.flush()
         os._exit(code)  # a hung tool in a thread must not keep the process alive

@@ -374,6 +374,10 @@ class Bad(Base):
     def __init__(self, *arguments):
         raise ValueError("no weights")
 
+class Shy(Base):
+    def labels(self):
+        raise KeyError("no facts")
+
 class Good(Base):
     async def start(self):
         self.pool = []
@@ -392,6 +396,16 @@ def troubled(folder: Path, cls: str, name: str) -> dict[str, Any]:
     file = folder / "troubled.py"
     file.write_text(TROUBLED)
     return {"name": name, "kind": "resources", "implementation": "x", "entrypoint": f"{file}:{cls}"}
+
+
+async def test_labels_that_raise_do_not_end_the_renewals(tmp_path: Path) -> None:
+    async with (
+        fake_registry(ttl=0.3) as registry,
+        host(troubled(tmp_path, "Shy", "shy"), daemon=registry.address) as running,
+    ):
+        await eventually(lambda: registry.renewals > 2, "renewing", timeout=START_S)
+        running.process.terminate()
+        assert "labels_raised server=shy why=KeyError('no facts')" in (await running.ended())[1]
 
 
 async def test_what_was_never_started_is_not_stopped(tmp_path: Path) -> None:
