@@ -69,19 +69,24 @@ class Registration:
         watching = asyncio.Event()
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
-                await asyncio.gather(*(self._register(server.name) for server in self._host.servers))
+                names = [server.name for server in self._host.servers]
+                # Not the limit of one call: a daemon that starts many hosts at once answers late.
+                await asyncio.gather(*(self._register(name, timeout=2 * START_TIMEOUT_S) for name in names))
                 self._spawn(self._renew())
                 self._spawn(self._watch(watching))
                 await watching.wait()
         except TimeoutError:
             daemon = self._host.bootstrap.daemon
-            text = f"the daemon at {daemon} did not take the registration within {START_TIMEOUT_S:g} s"
+            text = (
+                f"the daemon at {daemon} did not take the registration within {START_TIMEOUT_S:g} s; "
+                "check that it runs and that this is its address"
+            )
             raise error("DEADLINE_EXCEEDED", text, deadline_seconds=START_TIMEOUT_S) from None
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.get_running_loop().create_task(coroutine))
 
-    async def _register(self, name: str, *, wait: bool = True) -> None:
+    async def _register(self, name: str, *, wait: bool = True, timeout: float = CALL_TIMEOUT_S) -> None:
         server = next(server for server in self._host.servers if server.name == name)
         request = pb.RegisterServerRequest(
             server_id=self._ids.get(name, ""),
@@ -99,7 +104,7 @@ class Registration:
         capabilities.max_message_bytes = MAX_MESSAGE_BYTES
         capabilities.implementation = f"{type(server).__module__}.{type(server).__name__} {__version__}"
         try:
-            answer = await self._registry.RegisterServer(request, timeout=CALL_TIMEOUT_S, wait_for_ready=wait)
+            answer = await self._registry.RegisterServer(request, timeout=timeout, wait_for_ready=wait)
         except grpc.aio.AioRpcError as failure:
             raise from_rpc_error(failure, f"the daemon at {self._host.bootstrap.daemon}") from None
         self._ids[name] = answer.server_id

@@ -19,9 +19,12 @@ from gymapi.v1 import registry_service_pb2 as pb
 from gymapi.v1 import registry_service_pb2_grpc
 from gymapi.v1.agent_service_pb2 import RunRolloutRequest
 from gymapi.v1.resources_service_pb2 import CallToolRequest, ListToolsRequest, SeedSessionRequest
-from gymd.errors import abort, error
+from gymd.errors import GymdError, abort, error
 from gymd.mesh import Directory, LocalServers, Mesh
+from gymd.sdk import lease
+from gymd.sdk.host import Bootstrap, Host, configure
 from gymd.sdk.testing import eventually, expect_error
+from gymservers.resources.example_single_tool_call.server import Weather
 
 WEATHER = {"name": "weather", "kind": "resources", "implementation": "example_single_tool_call"}
 AGENT = {
@@ -396,6 +399,16 @@ def troubled(folder: Path, cls: str, name: str) -> dict[str, Any]:
     file = folder / "troubled.py"
     file.write_text(TROUBLED)
     return {"name": name, "kind": "resources", "implementation": "x", "entrypoint": f"{file}:{cls}"}
+
+
+async def test_a_daemon_that_answers_late_or_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "START_TIMEOUT_S", 1.0)
+    one = Host(Bootstrap("h", "127.0.0.1:1", [], []))
+    one.add(configure(Weather, "weather", {}, one.mesh))
+    registration = lease.Registration(one, "127.0.0.1:2")
+    with pytest.raises(GymdError, match=r"127.0.0.1:1 did not take .* within 1 s; check that it runs"):
+        await registration.start()
+    await registration.stop()
 
 
 async def test_labels_that_raise_do_not_end_the_renewals(tmp_path: Path) -> None:
