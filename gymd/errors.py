@@ -53,6 +53,8 @@ __all__ = [
 
 DOMAIN = "gymd"
 _PREFIX = "ERROR_REASON_"
+_CODE_TEXT = 1500
+"""Characters of what a server's own code raised that are told."""
 
 
 class GymdError(Exception):
@@ -75,6 +77,8 @@ class GymdError(Exception):
         metadata: dict[str, str] | None = None,
         retry_delay: float | None = None,
     ) -> None:
+        # Half a surrogate pair, from a file's name or a model's JSON, is no text that can be sent.
+        message = message.encode(errors="backslashreplace").decode()
         super().__init__(message)
         self.message = message
         self.reason = reason
@@ -84,6 +88,8 @@ class GymdError(Exception):
     @property
     def reason_name(self) -> str:
         """The reason as it stands in ErrorInfo, such as SERVER_NOT_FOUND."""
+        if self.reason not in ErrorReason.values():  # of a peer that is newer than this one
+            return _REASON_OF_CODE.get(self.code, "INTERNAL")
         return ErrorReason.Name(self.reason).removeprefix(_PREFIX)
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
@@ -259,7 +265,10 @@ def as_gymd_error(exception: BaseException, where: str) -> GymdError:
     if isinstance(exception, TimeoutError):
         return error("DEADLINE_EXCEEDED", f"{where} did not end in time", where=where)
     kind = type(exception).__name__
-    return error("SERVER_CODE_FAILED", f"{where} raised {kind}: {exception}", exception=kind, where=where)
+    text = f"{where} raised {kind}: {exception}"
+    # Some hold a whole document, and the headers that gRPC sends a status in take a few thousand bytes.
+    text = text if len(text) <= _CODE_TEXT else f"{text[:_CODE_TEXT]} ..."
+    return error("SERVER_CODE_FAILED", text, exception=kind, where=where)
 
 
 def to_status_message(failure: GymdError) -> ErrorStatus:

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 import orjson
 
-__all__ = ["JsonFormatter", "PeopleFormatter", "setup_logging"]
+__all__ = ["JsonFormatter", "PeopleFormatter", "setup_host_logging", "setup_logging"]
 
 # What every LogRecord has; all else came by `extra`.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -47,11 +47,12 @@ class JsonFormatter(logging.Formatter):
 
 
 class PeopleFormatter(logging.Formatter):
-    """Time, level, event and fields, in colour if the terminal has it."""
+    """Time, level, event and fields, in colour if the terminal has it; with `names` the logger too."""
 
-    def __init__(self, *, colour: bool) -> None:
+    def __init__(self, *, colour: bool, names: bool = False) -> None:
         super().__init__()
         self._colour = colour
+        self._names = names
 
     def format(self, record: logging.LogRecord) -> str:
         """The line of a record."""
@@ -59,7 +60,8 @@ class PeopleFormatter(logging.Formatter):
         if self._colour:
             level = f"\x1b[{_COLOURS.get(record.levelname, '0')}m{level}\x1b[0m"
         fields = "".join(f" {key}={value}" for key, value in _fields(record).items())
-        text = f"{_when(record).astimezone():%H:%M:%S} {level} {record.getMessage()}{fields}"
+        name = f"{record.name} " if self._names else ""
+        text = f"{_when(record).astimezone():%H:%M:%S} {level} {name}{record.getMessage()}{fields}"
         if record.exc_info:
             text += "\n" + self.formatException(record.exc_info)
         return text
@@ -91,3 +93,13 @@ def setup_logging(level: str, file: Path | None = None, stream: TextIO | None = 
     # Libraries speak of themselves at levels that are not ours.
     for name in ("asyncio", "grpc"):
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def setup_host_logging(level: str) -> None:
+    """Sends the logging of a process that serves servers to stderr: what `gymctl servers logs` shows.
+
+    With the loggers' names, because several servers share a process.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(PeopleFormatter(colour=False, names=True))
+    logging.basicConfig(level=level.upper(), handlers=[handler])

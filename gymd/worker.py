@@ -33,7 +33,9 @@ def main() -> None:
         task = requests.read(_HEADER.unpack(header)[1])
         try:
             body = pickle.dumps(_call(task))
-        except Exception as failure:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as failure:  # sys.exit and the panic of a Rust extension too
             text = f"{type(failure).__name__}: {failure}"
             _write(answers, 1, text.encode("utf-8", "backslashreplace"))
         else:

@@ -10,7 +10,9 @@ import contextlib
 import ipaddress
 import logging
 import os
+import shutil
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
@@ -94,7 +96,8 @@ class Daemon:
         self._journal = _open_journal(settings)
         self.hub = Hub(self.registry, self.scheduler, _limits(settings), self._journal)
         secrets = secret_values(config.raw)
-        plan = make_plan(config.servers, settings.host_count, _socket_folder(settings))
+        self._host_sockets = _socket_folder(settings)
+        plan = make_plan(config.servers, settings.host_count, self._host_sockets)
         self._policies = Policies(plan.policies, self.registry, self.hub.policy_of)
         self.supervisor = Supervisor(
             plan,
@@ -177,10 +180,15 @@ class Daemon:
         return info
 
     async def _check_leases(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             self._policies.renew()
             self.registry.tick()
+            due = loop.time() + LEASE_CHECK_S
             await asyncio.sleep(LEASE_CHECK_S)
+            if (stood_still := loop.time() - due) > LEASE_CHECK_S:
+                log.warning("daemon_stood_still", extra={"seconds": round(stood_still, 1)})
+                self.registry.allow(stood_still)
 
     # Rollouts.
 
@@ -260,6 +268,8 @@ class Daemon:
         self.scheduler.close()
         if self._journal is not None:
             await self._journal.close()
+        if self._host_sockets is not None:
+            shutil.rmtree(self._host_sockets, ignore_errors=True)
         if self._socket is not None:
             with contextlib.suppress(FileNotFoundError):
                 self._socket.unlink()
@@ -330,7 +340,10 @@ def _socket_folder(settings: DaemonSettings) -> Path | None:
         return None
     folder = settings.state_dir / "hosts"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder
+    for left in folder.iterdir():  # by a daemon that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    # Not the folder of that one: its hosts may still be leaving, and they take their sockets' paths away.
+    return Path(tempfile.mkdtemp(prefix="", dir=folder))
 
 
 def _clear_socket(path: Path) -> None:

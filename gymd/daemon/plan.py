@@ -97,13 +97,14 @@ def make_plan(servers: Sequence[ServerSpec], host_count: int, sockets: Path | No
             plan.hosts.extend(_own_hosts(server, placement))
     plan.hosts[:0] = _pool(shared, host_count)
     if sockets is not None:
-        plan.hosts[:] = [_on_socket(host, sockets) for host in plan.hosts]
+        plan.hosts[:] = [_on_socket(host, sockets, number) for number, host in enumerate(plan.hosts)]
     return plan
 
 
-def _on_socket(host: HostPlan, folder: Path) -> HostPlan:
+def _on_socket(host: HostPlan, folder: Path, number: int) -> HostPlan:
     """The same process on a socket of its own in place of a free port."""
-    address = f"unix:{folder / host.name[:40]}.sock"
+    # Paths of sockets have some 100 characters. Names that begin alike are told apart by their number.
+    address = f"unix:{folder}/{number}-{host.name[:30]}.sock"
     return replace(host, listen=tuple(address if one.endswith(":0") else one for one in host.listen))
 
 

@@ -377,6 +377,14 @@ class Registry:
             due = when if due is None else min(due, when)
         return due
 
+    def allow(self, seconds: float) -> None:
+        """Extends every lease by a time in which nobody could renew, because the daemon itself stood still.
+
+        Without it all hosts would be taken for hung at once, and killed with their rollouts.
+        """
+        for entry in self._entries.values():
+            entry.expires += seconds
+
     def _expire(self, entry: Entry) -> None:
         host_id = entry.server.host_id
         supervised = entry.placeholder and entry.server.placement != Placement.PLACEMENT_REMOTE

@@ -16,7 +16,7 @@ from gymapi.v1.registry_service_pb2 import Placement, Server, ServerLog, ServerS
 from gymd.daemon.plan import KINDS, HostPlan, Plan, peer_labels
 from gymd.daemon.process import HOST_COMMAND, HostProcess, describe_exit
 from gymd.daemon.registry import Registry
-from gymd.daemon.unit import STARTED, Unit, environment, last_lines
+from gymd.daemon.unit import CONDITION_LINES, STARTED, Unit, environment, own_lines
 from gymd.errors import error
 from gymd.venvs import Environments, VenvError
 
@@ -34,6 +34,7 @@ STABLE_S = 60.0
 KILL_WAIT_S = 5.0
 CONDITION_LENGTH = 800
 
+_HANGS = "gymd: killed, because it did not renew its lease: its event loop hangs"
 _CANNOT_START = re.compile(r"^gymd-host: (cannot start ([A-Za-z0-9_.-]+): .*)$")
 
 
@@ -209,10 +210,12 @@ class Supervisor:
 
     def _on_silent_host(self, host_id: str) -> None:
         for unit in self._units:
-            if unit.host_id == host_id and unit.process is not None:
+            if unit.host_id != host_id or unit.process is None:
+                continue
+            if _HANGS not in own_lines(unit.lines):  # it is told once for each of its servers
                 # It renews from its event loop; a loop that stands still serves nobody.
                 log.warning("host_hangs", extra={"host_id": host_id, "pid": unit.process.pid})
-                unit.lines.append("gymd: killed, because it did not renew its lease: its event loop hangs")
+                unit.lines.append(_HANGS)
                 unit.process.kill()
 
     # One process.
@@ -255,8 +258,10 @@ class Supervisor:
             python = await self._python(unit)
             plan = unit.plan.without(unit.broken)
             process = await self._launch(python, plan)
-        except (VenvError, OSError) as failure:
-            why = self._mask(str(failure))
+        except Exception as failure:
+            # Whatever it is: without a word the process would be said to start for ever.
+            expected = isinstance(failure, VenvError | OSError)
+            why = self._mask(str(failure) if expected else f"{type(failure).__name__}: {failure}")
             unit.lines.extend(why.splitlines())
             unit.cannot_start += 1
             unit.launched.set()
@@ -349,13 +354,14 @@ class Supervisor:
         """Counts the end and says why it came, for people."""
         if unit.ready:
             unit.failures = unit.cannot_start = 0
-        tail = last_lines(unit.lines)
+        written = own_lines(unit.lines)
         if code == EXIT_CANNOT_START and not unit.ready:
             unit.cannot_start += 1
-            found = next((m for line in reversed(tail) if (m := _CANNOT_START.match(line))), None)
+            found = next((m for line in reversed(written) if (m := _CANNOT_START.match(line))), None)
             if found is not None:
                 self._set_aside(unit, found[2], found[1])
                 return found[1]
+        tail = written[-CONDITION_LINES:]
         text = f"its process {unit.host_id} {describe_exit(code)}"
         return (f"{text}; last lines: " + " | ".join(tail) if tail else text)[:CONDITION_LENGTH]
 

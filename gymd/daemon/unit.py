@@ -10,11 +10,12 @@ from collections.abc import Iterable
 from gymd.daemon.plan import HostPlan
 from gymd.daemon.process import LINES_KEPT, HostProcess
 
-__all__ = ["STARTED", "Unit", "environment", "last_lines"]
+__all__ = ["CONDITION_LINES", "STARTED", "Unit", "environment", "own_lines"]
 
 STARTED = "gymd: started process"
 """Begins the line that divides the output of one start from that of the next."""
 CONDITION_LINES = 5
+"""Of what a process wrote last, so many lines stand in the condition of its servers."""
 
 
 class Unit:
@@ -52,15 +53,15 @@ class Unit:
         return self.plan.name if self.starts == 1 else f"{self.plan.name}.{self.starts - 1}"
 
 
-def last_lines(lines: Iterable[str]) -> list[str]:
-    """The last lines of the last process."""
+def own_lines(lines: Iterable[str]) -> list[str]:
+    """What the last process wrote."""
     own: list[str] = []
     for line in lines:
         if line.startswith(STARTED):
             own.clear()
         elif line.strip():
             own.append(line)
-    return own[-CONDITION_LINES:]
+    return own
 
 
 def environment(plan: HostPlan) -> dict[str, str]:

@@ -16,6 +16,11 @@ SERVER_KEY = "gymd-server"
 """Call metadata key that names the server on a host with several."""
 
 
+# All else is the handler's: sys.exit in it must not end the event loop, nor a panic of a Rust extension (no
+# Exception either) leave the caller without an answer.
+_NOT_OURS = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
+
+
 class CallContext:
     """What a handler may know of its call, the same over every transport.
 
@@ -93,9 +98,9 @@ class LocalServers:
                 return await running
             with Deadline(context.deadline, context.server, method, timeout):
                 return await running
-        except GymdError:
+        except (GymdError, *_NOT_OURS):
             raise
-        except Exception as failure:
+        except BaseException as failure:
             raise as_gymd_error(failure, f"{context.server}.{method.name}") from failure
 
     async def stream(self, method: Method, request: Any, context: CallContext) -> AsyncGenerator[Any]:
@@ -106,9 +111,9 @@ class LocalServers:
             async with contextlib.aclosing(stream) as responses:
                 async for response in responses:
                     yield response
-        except GymdError:
+        except (GymdError, *_NOT_OURS):
             raise
-        except Exception as failure:
+        except BaseException as failure:
             raise as_gymd_error(failure, f"{context.server}.{method.name}") from failure
 
     def refuse_when_draining(self, method: Method) -> None:

@@ -107,6 +107,8 @@ class Mesh:
             raise error("PEER_UNREACHABLE", text, address=address)
         dialled = self._links.get(address)
         if dialled is None or not dialled.usable:
+            # Every start of a host has another port: what is over is not kept.
+            self._links = {where: one for where, one in self._links.items() if not one.link.closed}
             dialled = self._links[address] = _DialledLink(self.local, self.host_id, address)
         return await dialled.ready()
 

@@ -8,10 +8,15 @@ __all__ = ["CHANNEL_OPTIONS", "MAX_MESSAGE_BYTES", "SERVER_OPTIONS"]
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 _KEEPALIVE_MS = 30_000
+_HEADER_BYTES = 64 * 1024
 
 CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # A status travels in headers, with its text percent-encoded; beyond gRPC's 8 KiB the call would end as
+    # RESOURCE_EXHAUSTED without it.
+    ("grpc.max_metadata_size", _HEADER_BYTES),
+    ("grpc.absolute_max_metadata_size", _HEADER_BYTES),
     # A dead peer behind a silent network is noticed within a minute; links are idle for long.
     ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", 20_000),

@@ -26,6 +26,7 @@ from gymapi.v1.rollout_pb2 import (
 )
 from gymd.errors import AlreadyExists, Cancelled, GymdError, as_gymd_error, error, to_status_message
 from gymd.mesh import CallContext
+from gymd.sdk.contain import awaited
 from gymd.sdk.failures import describe
 from gymd.sdk.policy import policy_state
 from gymd.sdk.run import AgentRun
@@ -208,7 +209,7 @@ class Episode:
             self._seed_ns = time.perf_counter_ns() - begin
         run.bind(model, self._resources)
         run.stage = STAGE_AGENT
-        await self._server.run(run)
+        await awaited(self._server.run(run), "run")
 
     async def _stub(self, name: str, kind: str) -> Any:
         try:

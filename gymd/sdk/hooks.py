@@ -16,6 +16,7 @@ from gymapi.v1.responses_pb2 import Response, ResponseCreateParams
 from gymapi.v1.rollout_pb2 import Task
 from gymd.convert import output_text
 from gymd.errors import error
+from gymd.sdk.contain import awaited, in_thread
 
 __all__ = ["Hook", "Session", "TaskView", "Values"]
 
@@ -170,10 +171,10 @@ class Hook:
 
     async def __call__(self, values: Values) -> Any:
         arguments = {name: self._value(name, values) for name in self.names}
+        name = self.function.__name__
         if self._is_async:
-            return await self.function(**arguments)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor(), lambda: self.function(**arguments))
+            return await awaited(self.function(**arguments), name)
+        return await in_thread(self._executor(), lambda: self.function(**arguments), name)
 
     def _value(self, name: str, values: Values) -> Any:
         if name == "task":

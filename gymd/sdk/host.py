@@ -26,6 +26,7 @@ from typing import Any
 import pydantic
 
 from gymd.errors import GymdError, error
+from gymd.logs import setup_host_logging
 from gymd.mesh import Directory, LocalServers, Mesh, build_server
 from gymd.sdk.base import Server, explain
 from gymd.sdk.episode import sessions_closed
@@ -97,6 +98,7 @@ class Host:
         self.wire = build_server(self.local, bootstrap.listen, bootstrap.host_id)
         self.servers: list[Server] = []
         self._servicers: list[Any] = []
+        self._begun: list[Server] = []  # of these `start` was called
         self._registration: Registration | None = None
         self._holds_pool = False
         self.leave = asyncio.Event()
@@ -137,6 +139,7 @@ class Host:
         return servicer
 
     async def _start(self, server: Server) -> None:
+        self._begun.append(server)
         try:
             await server.start()
         except Exception as failure:
@@ -152,7 +155,7 @@ class Host:
         for servicer in self._servicers:
             if hasattr(servicer, "shut"):
                 await servicer.shut()
-        for server in self.servers:
+        for server in self._begun:
             try:
                 await server.stop()
             except Exception as failure:
@@ -273,7 +276,7 @@ def main() -> None:
         sys.stderr.write("gymd-host: started without parameters on stdin; use `gymd` or `gymctl up`\n")
         sys.exit(EXIT_CANNOT_START)
     bootstrap = Bootstrap.from_json(first.decode())
-    logging.basicConfig(level=bootstrap.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    setup_host_logging(bootstrap.log_level)
     raise_file_limit()
     if bootstrap.state_dir:
         os.environ["GYMD_STATE_DIR"] = bootstrap.state_dir

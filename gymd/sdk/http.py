@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import math
 import random
 import resource
 import time
@@ -41,6 +42,7 @@ _MAX_BODY_BYTES = 256 * 1024 * 1024
 _MARGIN_S = 0.02
 # aiohttp warns about larger bodies given as bytes, because one write of them holds the loop.
 _MAX_WRITE_BYTES = 1 << 20
+_MAX_RETRY_AFTER_S = 86_400.0
 _RETRIED = frozenset({408, 425, 429})
 _NOT_RETRIED = frozenset({501, 505})
 
@@ -216,10 +218,11 @@ def _retry_after(value: str | None) -> float | None:
     if not value:
         return None
     try:
-        return max(0.0, float(value))
+        seconds = float(value)
     except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
-        return None
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return None
+    # Not more than an error can tell its caller; "nan" and "inf" are numbers to Python.
+    return min(max(0.0, seconds), _MAX_RETRY_AFTER_S) if not math.isnan(seconds) else None

@@ -18,6 +18,7 @@ from gymd.errors import GymdError, error, from_rpc_error
 from gymd.mesh import MAX_MESSAGE_BYTES, dial
 
 if TYPE_CHECKING:
+    from gymd.sdk.base import Server
     from gymd.sdk.host import Host
 
 __all__ = ["Registration"]
@@ -32,6 +33,17 @@ KINDS = {
     "agent": pb.ServerKind.SERVER_KIND_AGENT,
     "resources": pb.ServerKind.SERVER_KIND_RESOURCES,
 }
+
+
+def _labels(server: Server) -> dict[str, str]:
+    """A server's facts for people. An author's mistake there must not end the renewals: the host would be
+    killed as hung."""
+    try:
+        said = {str(key): str(value) for key, value in server.labels().items()}
+    except Exception as failure:
+        log.warning("labels_raised", extra={"server": server.name, "why": repr(failure)})
+        said = {}
+    return {**said, **server.fixed_labels()}
 
 
 class Registration:
@@ -57,19 +69,24 @@ class Registration:
         watching = asyncio.Event()
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
-                await asyncio.gather(*(self._register(server.name) for server in self._host.servers))
+                names = [server.name for server in self._host.servers]
+                # Not the limit of one call: a daemon that starts many hosts at once answers late.
+                await asyncio.gather(*(self._register(name, timeout=2 * START_TIMEOUT_S) for name in names))
                 self._spawn(self._renew())
                 self._spawn(self._watch(watching))
                 await watching.wait()
         except TimeoutError:
             daemon = self._host.bootstrap.daemon
-            text = f"the daemon at {daemon} did not take the registration within {START_TIMEOUT_S:g} s"
+            text = (
+                f"the daemon at {daemon} did not take the registration within {START_TIMEOUT_S:g} s; "
+                "check that it runs and that this is its address"
+            )
             raise error("DEADLINE_EXCEEDED", text, deadline_seconds=START_TIMEOUT_S) from None
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.get_running_loop().create_task(coroutine))
 
-    async def _register(self, name: str, *, wait: bool = True) -> None:
+    async def _register(self, name: str, *, wait: bool = True, timeout: float = CALL_TIMEOUT_S) -> None:
         server = next(server for server in self._host.servers if server.name == name)
         request = pb.RegisterServerRequest(
             server_id=self._ids.get(name, ""),
@@ -79,7 +96,7 @@ class Registration:
             host_id=self._host.bootstrap.host_id,
             ready=self._ready,
             condition="" if self._ready else "the host is shutting down",
-            labels={**server.labels(), **server.fixed_labels()},
+            labels=_labels(server),
             pid=os.getpid(),
         )
         capabilities = request.capabilities
@@ -87,7 +104,7 @@ class Registration:
         capabilities.max_message_bytes = MAX_MESSAGE_BYTES
         capabilities.implementation = f"{type(server).__module__}.{type(server).__name__} {__version__}"
         try:
-            answer = await self._registry.RegisterServer(request, timeout=CALL_TIMEOUT_S, wait_for_ready=wait)
+            answer = await self._registry.RegisterServer(request, timeout=timeout, wait_for_ready=wait)
         except grpc.aio.AioRpcError as failure:
             raise from_rpc_error(failure, f"the daemon at {self._host.bootstrap.daemon}") from None
         self._ids[name] = answer.server_id

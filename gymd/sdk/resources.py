@@ -18,6 +18,7 @@ from gymapi.v1 import rollout_pb2
 from gymd.errors import GymdError, error
 from gymd.mesh import CallContext
 from gymd.sdk.base import Server
+from gymd.sdk.contain import awaited, in_thread
 from gymd.sdk.hooks import Hook, Session, TaskView, Values
 from gymd.sdk.tools import BoundTool, ToolError, collect_tools, error_text, json_text, output_text
 
@@ -213,10 +214,9 @@ class ResourcesServicer:
             if bound.wants_session:
                 arguments["session"] = session
             if bound.is_async:
-                result = await bound.function(**arguments)
+                result = await awaited(bound.function(**arguments), bound.name)
             else:
-                loop = asyncio.get_running_loop()
-                result = await loop.run_in_executor(self._threads(), lambda: bound.function(**arguments))
+                result = await in_thread(self._threads(), lambda: bound.function(**arguments), bound.name)
         except ToolError as refusal:
             return pb.CallToolResponse(output=str(refusal), is_error=True)
         return pb.CallToolResponse(output=output_text(result))
@@ -266,9 +266,8 @@ class ResourcesServicer:
         self, request: pb.AggregateMetricsRequest, context: CallContext
     ) -> pb.AggregateMetricsResponse:
         # Over 100,000 rollouts this takes seconds: never on the event loop.
-        loop = asyncio.get_running_loop()
-        metrics = await loop.run_in_executor(
-            self._threads(), self._server.aggregate_metrics, request.rollouts
+        metrics = await in_thread(
+            self._threads(), lambda: self._server.aggregate_metrics(request.rollouts), "aggregate_metrics"
         )
         keys = self._server.key_metrics
         return pb.AggregateMetricsResponse(

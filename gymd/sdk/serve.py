@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
+import secrets
 import socket
 import sys
 from typing import Any
@@ -18,6 +18,7 @@ def serve(cls: type[Server]) -> None:
     # Imported here: hosts import the SDK too, at every start, and have no command line.
     import click
 
+    from gymd.logs import setup_host_logging
     from gymd.sdk.host import Bootstrap, ServerBlock, raise_file_limit, run_host, run_loop
 
     implementation = cls.__module__.split(".")[-2] if cls.__module__.endswith(".server") else cls.__name__
@@ -34,10 +35,12 @@ def serve(cls: type[Server]) -> None:
     )
     @click.option("--log-level", default="WARNING", show_default=True)
     def command(name: str, listen: str, daemon: str, config: str | None, log_level: str) -> None:
-        logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+        setup_host_logging(log_level)
         raise_file_limit()
         block = ServerBlock(name, cls.kind, implementation, _entrypoint(cls), _read(config))
-        bootstrap = Bootstrap(f"{socket.gethostname()}-{os.getpid()}", daemon, [block], [listen])
+        # In containers on the machine's network all names are alike, and all process ids 1.
+        host_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        bootstrap = Bootstrap(host_id, daemon, [block], [listen])
         code = run_loop(run_host(bootstrap, lifeline=False, announce=True))
         sys.stderr.flush()
         os._exit(code)  # a hung tool in a thread must not keep the process alive

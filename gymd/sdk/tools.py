@@ -89,7 +89,8 @@ class BoundTool:
 
 def error_text(message: str) -> str:
     """The text by which a model is told that its call failed."""
-    return orjson.dumps({"error": message}).decode()
+    # Half a surrogate pair, from a file's name or out of JSON, is no text that can be sent.
+    return orjson.dumps({"error": message.encode(errors="backslashreplace").decode()}).decode()
 
 
 def output_text(result: Any) -> str:

@@ -73,26 +73,29 @@ class Environments:
         """
         target = self._folder / requirements.key
         self._folder.mkdir(parents=True, exist_ok=True)
-        async with _locked(self._folder / f"{requirements.key}.lock", progress):
-            if not target.is_dir():
-                await self._build(requirements, target, progress)
+        async with _locked(self._folder / f"{requirements.key}.lock", progress) as lock:
+            if not _is_whole(target):
+                await self._build(requirements, target, progress, lock)
             _write_core(target)
         return str(_python(target))
 
-    async def _build(self, requirements: Requirements, target: Path, progress: Callable[[str], None]) -> None:
+    async def _build(
+        self, requirements: Requirements, target: Path, progress: Callable[[str], None], lock: int
+    ) -> None:
         uv = find_uv()
         if uv is None:
             raise VenvError("uv is not installed, and environments are built with it; run: pip install uv")
         work = target.with_suffix(".new")
-        shutil.rmtree(work, ignore_errors=True)  # left by a build that was killed
+        for left in (work, target):  # by a build that was killed, and by who cleared a part of it away
+            shutil.rmtree(left, ignore_errors=True)
         log.info("venv_build_started", extra={"key": requirements.key, "folder": requirements.folder})
         try:
             progress("building its environment: uv venv")
             venv = [uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(work)]
-            await _run_uv(venv, None, progress)
+            await _run_uv(venv, None, progress, lock)
             if requirements.text:
                 progress("building its environment: uv pip install")
-                await self._install(uv, requirements, work, progress)
+                await self._install(uv, requirements, work, progress, lock)
             work.rename(target)
         except BaseException:
             shutil.rmtree(work, ignore_errors=True)
@@ -100,13 +103,13 @@ class Environments:
         log.info("venv_build_finished", extra={"key": requirements.key})
 
     async def _install(
-        self, uv: str, requirements: Requirements, work: Path, progress: Callable[[str], None]
+        self, uv: str, requirements: Requirements, work: Path, progress: Callable[[str], None], lock: int
     ) -> None:
         limits = work / "gymd-constraints.txt"
         limits.write_text(_constraints(), encoding="utf-8")
         # By stdin: in a file of ours, relative paths would start at that file.
         install = [uv, "pip", "install", "--python", str(_python(work)), "-r", "-", "-c", str(limits)]
-        await _run_uv(install, requirements.folder or None, progress, stdin=requirements.text + "\n")
+        await _run_uv(install, requirements.folder or None, progress, lock, stdin=requirements.text + "\n")
 
 
 def _constraints() -> str:
@@ -119,6 +122,11 @@ def _constraints() -> str:
 
 def _python(folder: Path) -> Path:
     return folder / "bin" / "python"
+
+
+def _is_whole(target: Path) -> bool:
+    """Whether the environment is there, with a Python that still is and a place for packages."""
+    return _python(target).exists() and any((target / "lib").glob("python*/site-packages"))
 
 
 def _write_core(target: Path) -> None:
@@ -147,11 +155,14 @@ def find_uv() -> str | None:
 
 
 async def _run_uv(
-    command: Sequence[str], cwd: str | None, progress: Callable[[str], None], *, stdin: str = ""
+    command: Sequence[str], cwd: str | None, progress: Callable[[str], None], lock: int, *, stdin: str = ""
 ) -> None:
     env = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONHOME")}
     env["UV_NO_PROGRESS"] = "1"
-    process = await Child.start(command, stderr=STDOUT, cwd=cwd, env=env, start_new_session=True)
+    # It holds the lock too: if this process is killed, nobody builds in the same folder until uv has ended.
+    process = await Child.start(
+        command, stderr=STDOUT, cwd=cwd, env=env, start_new_session=True, pass_fds=(lock,)
+    )
     process.stdin.write(stdin.encode())
     process.stdin.close()
     lines: deque[str] = deque(maxlen=ERROR_LINES)
@@ -175,8 +186,11 @@ async def _run_uv(
 
 
 @contextlib.asynccontextmanager
-async def _locked(path: Path, progress: Callable[[str], None]) -> AsyncIterator[None]:
-    """Holds a lock file. Polls, because a blocking flock in a thread could not be cancelled."""
+async def _locked(path: Path, progress: Callable[[str], None]) -> AsyncIterator[int]:
+    """Holds a lock file; gives its descriptor.
+
+    Polls, because a blocking flock in a thread could not be cancelled.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         said = False
@@ -189,6 +203,8 @@ async def _locked(path: Path, progress: Callable[[str], None]) -> AsyncIterator[
                     progress("waiting for another process that builds the same environment")
                     said = True
                 await asyncio.sleep(LOCK_POLL_S)
-        yield
+        yield descriptor
     finally:
+        # Closing is not enough if a build left a process behind that has it too.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)

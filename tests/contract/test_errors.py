@@ -5,7 +5,7 @@ import re
 
 import grpc
 
-from gymapi.v1.errors_pb2 import ErrorReason
+from gymapi.v1.errors_pb2 import ErrorReason, ErrorStatus
 from gymd.errors import REASON_CODES, error, from_status_message, to_status_message
 from tests.contract.sources import ROOT, Module, modules
 
@@ -84,6 +84,12 @@ def test_the_enum_and_the_table_name_the_same_reasons() -> None:
 
 def test_every_reason_is_raised_somewhere() -> None:
     assert set(REASON_CODES) - raised_reasons() == set()
+
+
+def test_a_reason_of_a_newer_peer_reads_as_its_code_says() -> None:
+    failure = from_status_message(ErrorStatus(code=14, reason=9999, message="later"))  # type: ignore[arg-type]
+    assert failure.reason_name == "PEER_UNREACHABLE"
+    assert to_status_message(failure).reason == 9999
 
 
 def test_every_reason_survives_the_way_through_a_frame() -> None:

@@ -1,7 +1,8 @@
 """A host process without gRPC, to test the supervisor: it does what the config of its first server says.
 
-Keys: say (a line to write), exit (code; at once), broken (servers that cannot start), stubborn (ignores
-SIGTERM), child (starts a grandchild and says its pid). Whatever else happens, it leaves when stdin ends.
+Keys: say (a line to write), exit (code; at once), broken (servers that cannot start), rattle (lines to write
+after that), stubborn (ignores SIGTERM), child (starts a grandchild and says its pid). Whatever else happens,
+it leaves when stdin ends.
 """
 
 import json
@@ -22,6 +23,7 @@ def main() -> None:
     for block in boot["servers"]:
         if block["config"].get("broken"):
             sys.stderr.write(f"gymd-host: cannot start {block['name']}: {block['config']['broken']}\n")
+            sys.stderr.write("something else\n" * block["config"].get("rattle", 0))
             sys.exit(3)
     if config.get("stubborn"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -42,7 +42,9 @@ class Probe:
             case "error":
                 raise error("LIMIT_REACHED", "no more sessions: später", retry_delay=1.5, limit=3, who="ä")
             case "raise":
-                raise ValueError("broken code")
+                raise ValueError(request.arguments_json or "broken code")
+            case "exit":
+                raise SystemExit(3)
             case "wait":
                 self.started.set()
                 await self.go.wait()

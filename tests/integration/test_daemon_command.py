@@ -177,3 +177,22 @@ async def test_version(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", "gymd", "--version", stdout=PIPE)
     output, _ = await process.communicate()
     assert output.decode().startswith("gymd ")
+
+
+async def test_a_daemon_that_stood_still_does_not_take_its_hosts_for_hung(
+    tmp_path: Path, config: Path
+) -> None:
+    extra = ("-c", str(config), "--wait-ready", "gymd.lease_ttl_s=2", "gymd.pool_hosts=1")
+    async with gymd(tmp_path, *extra) as process:
+        address = (await said(process))["address"]
+        before = [child.pid for child in children(process)]
+        os.kill(process.pid, signal.SIGSTOP)
+        await asyncio.sleep(6)  # three times what a host is given
+        os.kill(process.pid, signal.SIGCONT)
+        await run_some(address)
+        process.send_signal(signal.SIGTERM)
+        code, errors = await ended(process)
+    assert code == 0, errors
+    assert before
+    assert "host_hangs" not in errors
+    assert "host_ended" not in errors

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import socket
 import stat
 import tempfile
@@ -225,12 +226,20 @@ class TestListening:
         with tempfile.TemporaryDirectory(prefix="gymd-") as state:
             async with running(Path(state), toy(), host_sockets=True) as mesh:
                 (server,) = await mesh.servers("toy")
-                assert server.address == f"unix:{state}/hosts/pool-0.sock"
+                assert re.fullmatch(rf"unix:{state}/hosts/\w+/0-pool-0.sock", server.address)
                 stream = await mesh.stream().open()
                 await stream.submit(task("a", rollout_count=20))
                 assert len(await stream.until(20)) == 20
                 await stream.finish()
             assert not os.listdir(f"{state}/hosts")
+
+    async def test_hosts_that_a_killed_daemon_left_take_no_socket_of_the_next(self) -> None:
+        with tempfile.TemporaryDirectory(prefix="gymd-") as state:
+            async with running(Path(state), toy(), host_sockets=True) as mesh:
+                (first,) = await mesh.servers("toy")
+            async with running(Path(state), toy(), host_sockets=True) as mesh:
+                (second,) = await mesh.servers("toy")
+        assert first.address != second.address
 
     async def test_a_socket_that_a_dead_daemon_left_is_replaced(self, tmp_path: Path) -> None:
         path = tmp_path / "gymd.sock"

@@ -19,9 +19,12 @@ from gymapi.v1 import registry_service_pb2 as pb
 from gymapi.v1 import registry_service_pb2_grpc
 from gymapi.v1.agent_service_pb2 import RunRolloutRequest
 from gymapi.v1.resources_service_pb2 import CallToolRequest, ListToolsRequest, SeedSessionRequest
-from gymd.errors import abort, error
+from gymd.errors import GymdError, abort, error
 from gymd.mesh import Directory, LocalServers, Mesh
+from gymd.sdk import lease
+from gymd.sdk.host import Bootstrap, Host, configure
 from gymd.sdk.testing import eventually, expect_error
+from gymservers.resources.example_single_tool_call.server import Weather
 
 WEATHER = {"name": "weather", "kind": "resources", "implementation": "example_single_tool_call"}
 AGENT = {
@@ -361,6 +364,82 @@ async def test_a_start_that_raises_many_lines_is_one_line(tmp_path: Path) -> Non
     block = {"name": "b", "kind": "resources", "implementation": "x", "entrypoint": f"{file}:Broken"}
     async with host(block) as running:
         assert await running.ended() == (3, "gymd-host: cannot start b: OSError: no disk: buy one\n")
+
+
+TROUBLED = """
+from gymd.sdk import ResourcesServer, tool
+
+class Base(ResourcesServer):
+    async def verify(self) -> float:
+        return 1.0
+
+class Bad(Base):
+    def __init__(self, *arguments):
+        raise ValueError("no weights")
+
+class Shy(Base):
+    def labels(self):
+        raise KeyError("no facts")
+
+class Good(Base):
+    async def start(self):
+        self.pool = []
+
+    async def stop(self):
+        self.pool.clear()
+
+    @tool
+    async def fail(self) -> str:
+        '''Fail.'''
+        raise ValueError("no seats left")
+"""
+
+
+def troubled(folder: Path, cls: str, name: str) -> dict[str, Any]:
+    file = folder / "troubled.py"
+    file.write_text(TROUBLED)
+    return {"name": name, "kind": "resources", "implementation": "x", "entrypoint": f"{file}:{cls}"}
+
+
+async def test_a_daemon_that_answers_late_or_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "START_TIMEOUT_S", 1.0)
+    one = Host(Bootstrap("h", "127.0.0.1:1", [], []))
+    one.add(configure(Weather, "weather", {}, one.mesh))
+    registration = lease.Registration(one, "127.0.0.1:2")
+    with pytest.raises(GymdError, match=r"127.0.0.1:1 did not take .* within 1 s; check that it runs"):
+        await registration.start()
+    await registration.stop()
+
+
+async def test_labels_that_raise_do_not_end_the_renewals(tmp_path: Path) -> None:
+    async with (
+        fake_registry(ttl=0.3) as registry,
+        host(troubled(tmp_path, "Shy", "shy"), daemon=registry.address) as running,
+    ):
+        await eventually(lambda: registry.renewals > 2, "renewing", timeout=START_S)
+        running.process.terminate()
+        assert "labels_raised server=shy why=KeyError('no facts')" in (await running.ended())[1]
+
+
+async def test_what_was_never_started_is_not_stopped(tmp_path: Path) -> None:
+    good, bad = troubled(tmp_path, "Good", "good"), troubled(tmp_path, "Bad", "bad")
+    async with host(good, bad) as running:
+        assert await running.ended() == (3, "gymd-host: cannot start bad: ValueError: no weights\n")
+
+
+async def test_its_log_says_which_server_what_and_why(tmp_path: Path) -> None:
+    async with (
+        fake_registry() as registry,
+        host(troubled(tmp_path, "Good", "good"), daemon=registry.address) as running,
+    ):
+        await registered(registry, 1)
+        async with mesh_of(registry) as mesh:
+            stub = mesh.stub(mesh.pick("good", "resources"))
+            await stub.SeedSession(SeedSessionRequest(session_id="s"), timeout=10)
+            await stub.CallTool(CallToolRequest(session_id="s", call_id="c", name="fail"), timeout=10)
+        running.process.terminate()
+        errors = (await running.ended())[1]
+    assert "gymd.server.good tool_raised tool=fail why=ValueError: no seats left" in errors
 
 
 async def test_a_registry_that_refuses() -> None:

@@ -42,6 +42,17 @@ async def test_code_that_raises_is_named(wiring: Wiring) -> None:
     assert "env.CallTool raised ValueError: broken code" in str(failure)
 
 
+async def test_a_handler_that_exits_ends_its_call_alone(wiring: Wiring) -> None:
+    failure = await expect_error("SERVER_CODE_FAILED", wiring.tool("exit"), "the call")
+    assert "env.CallTool raised SystemExit: 3" in str(failure)
+    assert await wiring.tool("echo", "still here") == "still here"
+
+
+async def test_a_long_text_of_raising_code_does_not_hide_what_happened(wiring: Wiring) -> None:
+    failure = await expect_error("SERVER_CODE_FAILED", wiring.tool("raise", "später " * 10_000), "the call")
+    assert "env.CallTool raised ValueError: später später" in str(failure)
+
+
 async def test_a_server_that_is_not_there(wiring: Wiring) -> None:
     peer = wiring.mesh.pick("env", "resources")
     for name, kind in (("other", "resources"), ("agent", "agent")):

@@ -12,7 +12,7 @@ from gymapi.v1 import registry_service_pb2 as registry
 from gymapi.v1 import resources_service_pb2 as pb
 from gymapi.v1.resources_service_pb2_grpc import ResourcesServiceStub
 from gymd.errors import GymdError
-from gymd.mesh import SERVER_KEY, Directory, LocalServers, Mesh, build_server, dial
+from gymd.mesh import SERVER_KEY, Directory, LocalServers, Mesh, Peer, build_server, dial
 from gymd.mesh.plain import PlainChannel
 from gymd.sdk.testing import expect_error
 from tests.fakes.wiring import Probe, Wiring, entry, wired
@@ -149,3 +149,23 @@ async def test_a_change_right_after_the_look_is_not_missed() -> None:
     async with asyncio.timeout(20):
         assert (await waiting).server_id == "1"
     await mesh.close()
+
+
+async def test_links_to_hosts_that_are_gone_are_not_kept() -> None:
+    mesh = Mesh("test", LocalServers(), Directory())
+    try:
+        for _ in range(4):  # a host that starts again and again, each time on another port
+            local = LocalServers()
+            local.add("env", "resources", Probe())
+            server = build_server(local, ["127.0.0.1:0"])
+            (address,) = await server.start()
+            told = registry.Server(name="env", kind=registry.SERVER_KIND_RESOURCES, address=address)
+            told.capabilities.link = True
+            env = mesh.stub(Peer(told))
+            call = pb.CallToolRequest(session_id="s", call_id="c", name="echo", arguments_json="hi")
+            assert (await env.CallTool(call, timeout=20)).output == "hi"
+            await server.stop(0)
+            await expect_error("PEER_UNREACHABLE", env.CallTool(call, timeout=20), "a call to nobody")
+        assert len(mesh._links) == 1
+    finally:
+        await mesh.close()

@@ -1,6 +1,9 @@
 """Environments of `placement: venv`, built by uv from a folder of wheels: no network is needed."""
 
 import asyncio
+import os
+import shutil
+import signal
 import sys
 import zipfile
 from pathlib import Path
@@ -66,6 +69,51 @@ def server(folder: Path, name: str, wheels: Path, version: str) -> ServerSpec:
 
 
 class TestEnvironments:
+    @pytest.mark.parametrize("lost", ["bin", "lib"])
+    async def test_one_of_which_a_part_was_cleared_away_is_built_anew(
+        self, tmp_path: Path, wheels: Path, lost: str
+    ) -> None:
+        environments, wanted = Environments(tmp_path / "venvs"), wants(wheels, "toypkg==0.7")
+        python = await environments.ensure(wanted, lambda _: None)
+        shutil.rmtree(tmp_path / "venvs" / wanted.key / lost)
+        assert await environments.ensure(wanted, lambda _: None) == python
+        assert await output(python, "import toypkg; print(toypkg.VERSION)") == "0.7"
+
+    async def test_the_build_of_a_killed_daemon_is_waited_for(
+        self, tmp_path: Path, wheels: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        uv = tmp_path / "uv"
+        pid = tmp_path / "pid"
+        uv.write_text(f"#!/bin/sh\necho $$ > {pid}.new\nmv {pid}.new {pid}\nsleep 60")
+        uv.chmod(0o755)
+        wanted = wants(wheels, "toypkg==0.7")
+        code = (
+            "import asyncio, gymd.venvs.build as b\n"
+            f"b.find_uv = lambda: {str(uv)!r}\n"
+            f"wanted = b.Requirements({wanted.text!r}, {wanted.folder!r})\n"
+            f"asyncio.run(b.Environments(b.Path({str(tmp_path / 'venvs')!r})).ensure(wanted, print))"
+        )
+        killed = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
+        async with asyncio.timeout(30):
+            while not pid.exists():  # noqa: ASYNC110 - another process makes it
+                await asyncio.sleep(0.01)
+        killed.kill()
+        await killed.wait()
+        waits = asyncio.Event()
+
+        def progress(text: str) -> None:
+            if "waiting for another process" in text:
+                waits.set()
+
+        building = asyncio.create_task(Environments(tmp_path / "venvs").ensure(wanted, progress))
+        try:
+            async with asyncio.timeout(20):
+                await waits.wait()
+        finally:
+            os.killpg(int(pid.read_text()), signal.SIGKILL)
+        python = await building
+        assert await output(python, "import toypkg; print(toypkg.VERSION)") == "0.7"
+
     async def test_own_packages_first_then_the_daemons(self, tmp_path: Path, wheels: Path) -> None:
         said: list[str] = []
         python = await Environments(tmp_path / "venvs").ensure(wants(wheels, "toypkg==0.7"), said.append)

@@ -130,6 +130,18 @@ class TestLease:
         assert registry.tick() is None
         assert registry.servers() == []
 
+    def test_a_time_in_which_nobody_could_renew_does_not_count(
+        self, registry: Registry, clock: Clock
+    ) -> None:
+        registry.register(request())
+        clock.now += 60
+        registry.allow(55)
+        registry.tick()
+        assert only(registry).state == READY
+        clock.now += 5
+        registry.tick()
+        assert only(registry).state == UNHEALTHY
+
     def test_renewal_keeps_and_heals(self, registry: Registry, clock: Clock) -> None:
         server_id = registry.register(request()).server_id
         before = registry.revision

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gymd.errors import GymdError
+from gymd.errors import GymdError, to_status_message
 from gymd.mesh import cancel_all
 from gymd.sdk import http
 from gymd.sdk.http import Endpoint, HttpClient, RetryPolicy
@@ -117,6 +117,14 @@ async def test_retry_after_is_honoured(client: HttpClient, backend: Backend) -> 
     assert await client.post_json(endpoint(backend.url), "/responses", {}) == {"ok": True}
     assert 0.3 <= time.monotonic() - started < 10
     assert len(backend.requests) == 2
+
+
+@pytest.mark.parametrize("odd", ["inf", "1e400", "9" * 30, "Fri, 31 Dec 9999 23:59:59 GMT"])
+async def test_an_endless_retry_after_can_be_told(client: HttpClient, backend: Backend, odd: str) -> None:
+    backend.plan(Answer(429, {}, headers={"Retry-After": odd}))
+    failure = await fails(client, backend.url)
+    assert failure.reason_name == "UPSTREAM_RATE_LIMITED"
+    assert to_status_message(failure).retry_delay.seconds == 86_400
 
 
 async def test_retry_after_beyond_the_budget_fails_at_once(client: HttpClient, backend: Backend) -> None:

@@ -13,7 +13,7 @@ import pytest
 from gymapi.v1 import resources_service_pb2 as pb
 from gymapi.v1.responses_pb2 import Response
 from gymapi.v1.rollout_pb2 import OUTCOME_EMPTY
-from gymd.errors import GymdError, error
+from gymd.errors import GymdError, error, to_status_message
 from gymd.mesh import CallContext
 from gymd.sdk import ResourcesServer, Reward, Session, TaskView, tool
 from gymd.sdk.resources import ResourcesServicer
@@ -205,6 +205,55 @@ async def test_a_tool_that_raised_is_answered_once() -> None:
         assert "ValueError: no 1" in first.output
         assert await session.call_json("count", "{}", "c") == first
         assert len(calls) == 1
+
+
+class Panic(BaseException):
+    """What a Rust extension raises when it panics."""
+
+
+STRAY = [StopIteration(), SystemExit(2), Panic("index out of bounds"), asyncio.CancelledError()]
+
+
+@pytest.mark.parametrize("failure", STRAY, ids=lambda failure: type(failure).__name__)
+@pytest.mark.parametrize("transport", ["link", "in-process"])
+async def test_whatever_an_author_s_code_raises_ends_its_call_alone(
+    failure: BaseException, transport: Any
+) -> None:
+    class Odd(ResourcesServer):
+        @tool
+        def in_thread(self) -> str:
+            raise failure
+
+        @tool
+        async def on_loop(self) -> str:
+            raise failure
+
+        def verify(self) -> float:
+            raise failure
+
+    async with start_server(Odd, transport=transport) as server, await server.seed({}) as session:
+        async with asyncio.timeout(20):
+            for name in ("in_thread", "on_loop"):
+                answer = await session.call_json(name, "{}")
+                assert answer.is_error
+                assert type(failure).__name__ in answer.output
+                assert str(failure) in answer.output
+            with pytest.raises(GymdError, match=rf"odd\.Verify raised .*{type(failure).__name__}"):
+                await session.verify("Done.")
+
+
+async def test_a_text_that_cannot_be_sent_is_told_as_well_as_it_can_be() -> None:
+    def verify(self: Any) -> float:
+        raise ValueError("no city called \udcff" + "x" * 100_000)
+
+    calls, count = counting_tool(lambda _: raises(ValueError("no file \udcff")))
+    async with started(count=count, verify=verify) as server, await server.seed({}) as session:
+        assert "no file" in (await session.call_json("count", "{}", "c")).output
+        with pytest.raises(GymdError, match=r"no city called \\udcffx+") as caught:
+            await session.verify("Done.")
+    assert len(caught.value.message) < 3000
+    assert to_status_message(caught.value).message == caught.value.message
+    assert len(calls) == 1
 
 
 async def test_a_failure_of_the_environment_is_kept_for_repeats() -> None:

@@ -188,8 +188,21 @@ class TestProcesses:
             assert failed.condition == "cannot start a: the key is wrong; set it"
             assert failed.restart_count == 1
 
-    async def test_one_that_cannot_start_does_not_stop_its_peers(self, tmp_path: Path) -> None:
-        async with supervised(tmp_path, spec("a"), spec("b", config={"broken": "no key"})) as mesh:
+    async def test_a_build_that_ends_in_an_odd_way_is_told(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def ensure(*_: Any) -> str:
+            raise RuntimeError("nobody thought of this")
+
+        monkeypatch.setattr(Environments, "ensure", ensure)
+        async with supervised(tmp_path, spec("a", placement="venv")) as mesh:
+            (failed,) = await mesh.until(lambda servers: servers[0].state == FAILED)
+            assert failed.condition == "RuntimeError: nobody thought of this"
+
+    @pytest.mark.parametrize("rattle", [0, 50])
+    async def test_one_that_cannot_start_does_not_stop_its_peers(self, tmp_path: Path, rattle: int) -> None:
+        broken = {"broken": "no key", "rattle": rattle}
+        async with supervised(tmp_path, spec("a"), spec("b", config=broken)) as mesh:
             await mesh.until(lambda servers: servers[0].state == FAILED, "b")
             server = await mesh.running("a")
             mesh.register(server)
@@ -217,9 +230,12 @@ class TestProcesses:
     async def test_a_host_that_hangs_is_killed(self, tmp_path: Path) -> None:
         async with supervised(tmp_path, spec("a")) as mesh:
             first = await mesh.running("a")
-            mesh.registry.on_silent_host(first.host_id)
+            for _ in range(20):  # for each server in it
+                mesh.registry.on_silent_host(first.host_id)
             await mesh.running("a", after=first.pid)
             assert await mesh.lines("a", "event loop hangs")
+            told = [line for logs in mesh.supervisor.logs("a", 100) for line in logs.lines if "hangs" in line]
+            assert len(told) == 1
 
     async def test_a_stubborn_process_and_its_child_are_killed(self, tmp_path: Path) -> None:
         stubborn = spec("a", config={"stubborn": True, "child": True})
@@ -268,3 +284,11 @@ def test_kinds_are_those_of_the_contract() -> None:
     from gymd.daemon.plan import KINDS
 
     assert set(KINDS.values()) == set(ServerKind.values()) - {0}
+
+
+def test_replicas_of_a_long_name_have_sockets_of_their_own(tmp_path: Path) -> None:
+    servers = [spec("a" * 60, placement="process", replicas=3), spec("a" * 60 + "b", placement="process")]
+    addresses = [address for host in make_plan(servers, 1, tmp_path).hosts for address in host.listen]
+    assert len(set(addresses)) == len(addresses) == 4
+    room = 107 - 50 - len("/hosts/12345678/")
+    assert max(len(address) - len(f"unix:{tmp_path}/") for address in addresses) <= room
