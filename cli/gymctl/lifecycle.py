@@ -109,7 +109,7 @@ def _show_json_facts(settings: Settings, daemon: DaemonProcess, spent: float) ->
 def down(settings: Settings, now: bool, timeout: float) -> None:
     """Stop the daemon and its servers; rollouts under way may finish within its grace.
 
-    Succeeds if none runs.
+    Succeeds if none runs here. With --address, one must answer there.
 
     \b
     Example:

@@ -74,10 +74,10 @@ class MeshServer:
     def _bind(self, address: str) -> str:
         try:
             port = self.grpc.add_insecure_port(address)
-        except RuntimeError as failure:
-            raise _taken(address, str(failure)) from None
+        except RuntimeError:  # which says no more than that it failed
+            raise _taken(address) from None
         if port == 0:
-            raise _taken(address, "cannot listen there")
+            raise _taken(address)
         return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
 
     async def drain(self) -> None:
@@ -118,10 +118,10 @@ class _Reflection(grpc.GenericRpcHandler):
         return self._handler
 
 
-def _taken(address: str, why: str) -> GymdError:
+def _taken(address: str) -> GymdError:
     text = (
-        f"cannot listen on {address}: the address is taken or not of this machine ({why}). "
-        "Choose another port, or port 0 for any free one"
+        f"cannot listen on {address}: the address is taken or not of this machine. Choose another port, or "
+        "port 0 for any free one (the daemon's: gymd.listen=HOST:PORT)"
     )
     return error("NAME_TAKEN", text, address=address)
 
