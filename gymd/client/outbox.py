@@ -48,6 +48,7 @@ class Outbox:
         self._sent: deque[_Task | CancelWork | PolicyUpdate] = deque()
         self._refused: list[_Task] = []  # by a daemon that shuts down: the next one gets them
         self._task_count = 0
+        self._again_count = 0
         self._ending = False
 
     @property
@@ -94,8 +95,9 @@ class Outbox:
         if (granted := self._window.next_byte_grant(idle=idle)) is not None:
             frame.grant.granted_bytes = granted
             return frame
-        # Before tasks: it frees their ids.
-        if (through := self._window.next_ack(idle=idle)) is not None:
+        # Before tasks, because it frees their ids, but not before one that is sent again: the daemon may have it,
+        # and where all its results are acknowledged it would run once more.
+        if not self._again_count and (through := self._window.next_ack(idle=idle)) is not None:
             frame.ack.through_sequence = through
             return frame
         if self._queue:
@@ -161,6 +163,7 @@ class Outbox:
                 again.append(entry)
         self._queue.extendleft(reversed(again))
         self._task_count += sum(isinstance(entry, _Task) for entry in again)
+        self._again_count = sum(isinstance(entry, _Task) and entry.again for entry in self._queue)
         self._refused.clear()
         self._sent.clear()
         self._window.reconnected()
@@ -190,6 +193,7 @@ class Outbox:
                 break
             self._queue.popleft()
             self._task_count -= 1
+            self._again_count -= head.again
             size += head.size
             tasks.append(head.submission)
             self._sent.append(head)

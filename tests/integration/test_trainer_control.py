@@ -72,6 +72,8 @@ async def test_a_stuck_model_call_is_aborted_and_the_release_is_timed(
     mesh: RunningMesh, mode: str, outcome: int
 ) -> None:
     before = await mesh.metric("rollouts_released_total")
+    async with client_of(mesh) as client, client.session(default_agent="quick") as session:
+        await collect(session, task("first"))  # from now on the daemon's link to the host is open
     async with client_of(mesh) as client, client.session(default_agent="stuck") as session:
         results = asyncio.create_task(collect(session, *(task(f"t{n}") for n in range(20))))
         await mesh.until_metric("rollouts_running", 20)

@@ -153,6 +153,29 @@ async def test_what_was_sent_is_sent_again_in_that_order() -> None:
     assert side.sent() == ["a", "c", "d"]
 
 
+async def test_no_ack_overtakes_a_task_that_is_sent_again() -> None:
+    """The daemon may have it, with all its results stored here: once they are acknowledged it is new again."""
+    side = Side()
+    side.add("a")
+    side.controls.cancel(cancel_work("abort", "", (), task_id="b"))
+    side.add("c")
+    assert side.sent() == ["a", "task_id", "c"]
+    side.outbox.reconnected()
+    side.add("new")
+    side.window.consume(0)  # the result of "a", which came before the answer to it
+    frames = []
+    while (frame := side.outbox.next_frame(idle=True)) is not None:
+        frames.append(frame)
+    kinds = [frame.WhichOneof("frame") for frame in frames]
+    assert kinds == ["submit", "cancel", "submit", "ack"]
+    assert [task.task_id for task in frames[2].submit.tasks] == ["c", "new"]
+    side.add("last")  # of which nobody knows
+    side.window.consume(0)
+    first = side.outbox.next_frame(idle=True)
+    assert first is not None
+    assert first.ack.through_sequence == 2
+
+
 async def test_what_the_daemon_may_have_is_not_forgotten() -> None:
     side = Side()
     side.add("sent")
