@@ -154,7 +154,7 @@ async def test_what_was_sent_is_sent_again_in_that_order() -> None:
 
 
 async def test_no_ack_overtakes_a_task_that_is_sent_again() -> None:
-    """The daemon may have it, with all its results stored here: once they are acknowledged it is new again."""
+    """The daemon may have it, with all its results stored here; acknowledged, it is a new one."""
     side = Side()
     side.add("a")
     side.controls.cancel(cancel_work("abort", "", (), task_id="b"))
