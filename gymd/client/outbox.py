@@ -95,7 +95,7 @@ class Outbox:
         if (granted := self._window.next_byte_grant(idle=idle)) is not None:
             frame.grant.granted_bytes = granted
             return frame
-        # Before tasks, because it frees their ids; but not before one that is sent again, because the daemon may
+        # Before tasks, because it frees their ids; but not before one that is sent again: the daemon may
         # have it, and would run it once more if all its results were acknowledged.
         if not self._again_count and (through := self._window.next_ack(idle=idle)) is not None:
             frame.ack.through_sequence = through
