@@ -30,6 +30,7 @@ class Chaos:
         self.random = random.Random(seed)
         self.killed: Counter[str] = Counter()
         self.trainer: Process | None = None
+        self._at_host_kill = -1
 
     async def start_trainer(self) -> None:
         # It waits for a daemon that is not there: the next kill may come while it is being started.
@@ -49,8 +50,11 @@ class Chaos:
         elif victim == "host":
             assert self.mesh.process is not None
             hosts = psutil.Process(self.mesh.process.pid).children()
-            if not hosts:
-                return  # it is being started
+            found = len(stored(self.file)[1])
+            # One that is being started is spared: after five deaths before it is ready it is given up.
+            if not hosts or found == self._at_host_kill:
+                return
+            self._at_host_kill = found
             self.random.choice(hosts).kill()
         else:
             await self.end_trainer()
