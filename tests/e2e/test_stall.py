@@ -23,8 +23,10 @@ FIRST, ALL = 4_000, 10_000
 FRAME_TASKS = 250
 AHEAD = 1_000
 BOUND = 500
-"""Bytes of memory for each result that waits; to remember its task and group takes 1,000 and their ids. Mostly
-it is below 150; what the allocator keeps at the one moment or the other is 2 MB, 300 a result."""
+"""Bytes of memory for each result that waits; to remember its task and group takes 1,000 and their ids.
+
+Mostly it is below 150; what the allocator keeps at one moment or the other is 2 MB, 300 a result.
+"""
 
 
 @pytest.fixture
